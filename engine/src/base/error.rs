@@ -1,0 +1,92 @@
+//! The one error type of the engine.
+//!
+//! An error is logged where it is consumed, not where it passes.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// What went wrong, in the terms of the caller of the engine.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum Error {
+    /// A system call failed. `op` is the call in the infinitive ("write", "sync", "open").
+    Io { op: &'static str, path: PathBuf, source: Arc<std::io::Error> },
+    /// Bytes from disk are not what was written there.
+    Corrupt { what: String, place: String },
+    /// No room: "log", "store", "disk". Freeing space is enough to go on.
+    Full { what: &'static str },
+    /// An earlier write or sync failed; the engine refuses everything that needs durability.
+    Poisoned { cause: String },
+    /// The directory or file must not be touched by this version; says why and what to do.
+    Refused(String),
+    /// A key that must be unique is already there.
+    Duplicate,
+    /// The wait for a lock took longer than the caller allowed.
+    LockTimeout,
+    /// This transaction was chosen to end a deadlock; the whole of it must be rolled back.
+    Deadlock,
+    /// The session was killed while it waited.
+    Interrupted,
+    /// The lock is held and the caller asked not to wait.
+    WouldWait,
+    /// No such table, tree or record.
+    NotFound,
+    /// A table of this name exists.
+    Exists,
+    /// A key or a row over a limit of [`super::limits`].
+    TooLarge { what: &'static str, bytes: usize, limit: usize },
+    /// The log record at an LSN is no longer kept.
+    NotRetained,
+    /// The table was created or changed after the snapshot was taken.
+    TableChanged,
+}
+
+impl Error {
+    pub fn io(op: &'static str, path: impl Into<PathBuf>, source: std::io::Error) -> Self {
+        Error::Io { op, path: path.into(), source: Arc::new(source) }
+    }
+
+    pub fn corrupt(what: impl Into<String>, place: impl Into<String>) -> Self {
+        Error::Corrupt { what: what.into(), place: place.into() }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Io { op, path, source } => {
+                write!(f, "cannot {op} {}: {source}", path.display())
+            }
+            Error::Corrupt { what, place } => write!(f, "corrupt: {what} at {place}"),
+            Error::Full { what } => write!(f, "the {what} is full"),
+            Error::Poisoned { cause } => {
+                write!(f, "writes are stopped since an earlier failure: {cause}")
+            }
+            Error::Refused(why) => f.write_str(why),
+            Error::Duplicate => f.write_str("duplicate key"),
+            Error::LockTimeout => f.write_str("lock wait timeout"),
+            Error::Deadlock => f.write_str("deadlock"),
+            Error::Interrupted => f.write_str("interrupted"),
+            Error::WouldWait => f.write_str("lock is held by another transaction"),
+            Error::NotFound => f.write_str("not found"),
+            Error::Exists => f.write_str("exists already"),
+            Error::TooLarge { what, bytes, limit } => {
+                write!(f, "{what} of {bytes} bytes is over the limit of {limit}")
+            }
+            Error::NotRetained => f.write_str("log record is no longer kept"),
+            Error::TableChanged => f.write_str("table was changed after the snapshot was taken"),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Error::Io { source, .. } => Some(&**source),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,18 @@
+//! Room `base`: the words every other room uses. It knows no files, threads or time.
+//!
+//! Invariants:
+//! 1. Identifiers are newtypes; an [`Lsn`] is never confused with a [`PageId`].
+//! 2. Every decoder takes bytes from [`codec::Reader`] and returns [`Error::Corrupt`]; it never panics.
+//! 3. Every limit of the engine stands in [`limits`] and is related to the others at compile time.
+
+pub mod checksum;
+pub mod codec;
+pub mod entry;
+pub mod error;
+pub mod ids;
+pub mod limits;
+
+pub use entry::{EntryHeader, ENTRY_HEADER_BYTES};
+pub use error::{Error, Result};
+pub use ids::{Csn, Lsn, PageId, TreeId, TxnId};
+pub use limits::{BLOCK_BYTES, PAGE_BYTES};

@@ -1,0 +1,65 @@
+//! Room `os`: how bytes, time and entropy really happen.
+//!
+//! Invariants:
+//! 1. Nothing else in the engine touches files, the clock or entropy: another [`Os`] (the
+//!    simulator's) replaces all of them.
+//! 2. A write is durable only after [`File::sync`] returned, or after [`File::write_durable`];
+//!    a created, renamed or removed name only after [`Os::sync_dir`].
+//! 3. Buffers for direct I/O are [`AlignedBuf`]; offsets and lengths are multiples of
+//!    [`BLOCK_BYTES`](crate::base::BLOCK_BYTES) for files opened with `direct`.
+
+mod aligned;
+mod real;
+pub mod sim;
+
+pub use aligned::AlignedBuf;
+pub use real::RealOs;
+
+use crate::base::Result;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// How a file is opened.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OpenMode {
+    /// Create it; an existing file is an error (`create_new`).
+    pub create: bool,
+    /// Bypass the page cache where the file system can; callers keep to aligned blocks either way.
+    pub direct: bool,
+}
+
+/// The outside world.
+pub trait Os: Send + Sync {
+    fn open(&self, path: &Path, mode: OpenMode) -> Result<Arc<dyn File>>;
+    fn exists(&self, path: &Path) -> Result<bool>;
+    fn list(&self, dir: &Path) -> Result<Vec<PathBuf>>;
+    fn create_dir(&self, dir: &Path) -> Result<()>;
+    fn remove(&self, path: &Path) -> Result<()>;
+    fn rename(&self, from: &Path, to: &Path) -> Result<()>;
+    /// Makes creations, renames and removals in `dir` durable.
+    fn sync_dir(&self, dir: &Path) -> Result<()>;
+    /// Bytes free on the file system of `path`.
+    fn free_bytes(&self, path: &Path) -> Result<u64>;
+    /// Takes the lock that keeps a second engine out of `dir`, until the guard is dropped.
+    fn lock_dir(&self, dir: &Path) -> Result<Box<dyn Send + Sync>>;
+    /// Nanoseconds of a clock that never goes back.
+    fn now_ns(&self) -> u64;
+    fn entropy(&self) -> u64;
+}
+
+/// One open file. Offsets and lengths are bytes.
+pub trait File: Send + Sync {
+    fn path(&self) -> &Path;
+    fn len(&self) -> Result<u64>;
+    /// Reads exactly `buf.len()` bytes; a shorter file is [`crate::base::Error::Corrupt`].
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()>;
+    fn write_at(&self, buf: &[u8], offset: u64) -> Result<()>;
+    /// Writes and makes just these bytes durable (a data-sync write). Earlier plain writes to the
+    /// file are not covered by it.
+    fn write_durable(&self, buf: &[u8], offset: u64) -> Result<()>;
+    fn set_len(&self, len: u64) -> Result<()>;
+    /// Reserves blocks for `[0, len)` and makes the file at least that long.
+    fn allocate(&self, len: u64) -> Result<()>;
+    /// Makes every completed write and the length durable.
+    fn sync(&self) -> Result<()>;
+}

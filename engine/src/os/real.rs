@@ -1,0 +1,195 @@
+//! The real operating system: Linux files through `pread`/`pwrite`, direct where possible.
+//!
+//! Safety argument: the raw calls below take only a descriptor owned by a live `std::fs::File`
+//! and pointers to slices or zeroed structs that outlive the call.
+
+use super::{File, OpenMode, Os};
+use crate::base::{Error, Result};
+use std::ffi::CString;
+use std::fs;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Files of the machine this process runs on.
+pub struct RealOs {
+    start: Instant,
+}
+
+impl RealOs {
+    pub fn new() -> Arc<dyn Os> {
+        Arc::new(RealOs { start: Instant::now() })
+    }
+}
+
+struct RealFile {
+    file: fs::File,
+    path: PathBuf,
+}
+
+fn open_with(path: &Path, mode: OpenMode, flags: i32) -> io::Result<fs::File> {
+    let mut options = fs::OpenOptions::new();
+    options.read(true).write(true).create_new(mode.create).custom_flags(flags | libc::O_CLOEXEC);
+    options.mode(0o660).open(path)
+}
+
+impl Os for RealOs {
+    fn open(&self, path: &Path, mode: OpenMode) -> Result<Arc<dyn File>> {
+        let flags = if mode.direct { libc::O_DIRECT } else { 0 };
+        let file = match open_with(path, mode, flags) {
+            // Not every file system knows direct I/O (tmpfs): there the page cache serves.
+            Err(e) if mode.direct && e.raw_os_error() == Some(libc::EINVAL) => {
+                // O_CREAT may have made the file before the flag was refused.
+                let retry = OpenMode { create: mode.create && !path.exists(), direct: false };
+                open_with(path, retry, 0)
+            }
+            other => other,
+        };
+        let file = file.map_err(|e| Error::io("open", path, e))?;
+        Ok(Arc::new(RealFile { file, path: path.to_path_buf() }))
+    }
+
+    fn exists(&self, path: &Path) -> Result<bool> {
+        path.try_exists().map_err(|e| Error::io("look up", path, e))
+    }
+
+    fn list(&self, dir: &Path) -> Result<Vec<PathBuf>> {
+        let fail = |e| Error::io("list", dir, e);
+        let mut names = Vec::new();
+        for entry in fs::read_dir(dir).map_err(fail)? {
+            names.push(entry.map_err(fail)?.path());
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    fn create_dir(&self, dir: &Path) -> Result<()> {
+        match fs::create_dir(dir) {
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => Ok(()),
+            other => other.map_err(|e| Error::io("create directory", dir, e)),
+        }
+    }
+
+    fn remove(&self, path: &Path) -> Result<()> {
+        fs::remove_file(path).map_err(|e| Error::io("remove", path, e))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        fs::rename(from, to).map_err(|e| Error::io("rename", from, e))
+    }
+
+    fn sync_dir(&self, dir: &Path) -> Result<()> {
+        fs::File::open(dir).and_then(|d| d.sync_all()).map_err(|e| Error::io("sync", dir, e))
+    }
+
+    fn free_bytes(&self, path: &Path) -> Result<u64> {
+        let name = CString::new(path.as_os_str().as_bytes())
+            .map_err(|e| Error::io("look up", path, e.into()))?;
+        // SAFETY: all-zero bytes are a valid `statvfs`.
+        let mut stat: libc::statvfs = unsafe { std::mem::zeroed() };
+        // SAFETY: `name` is NUL-terminated and `stat` is writable for the call.
+        if unsafe { libc::statvfs(name.as_ptr(), &mut stat) } != 0 {
+            return Err(Error::io("look up free space of", path, io::Error::last_os_error()));
+        }
+        Ok(stat.f_bavail * stat.f_frsize)
+    }
+
+    fn lock_dir(&self, dir: &Path) -> Result<Box<dyn Send + Sync>> {
+        let path = dir.join("lock");
+        let mut options = fs::OpenOptions::new();
+        let file = options.read(true).write(true).create(true).truncate(false).open(&path);
+        let file = file.map_err(|e| Error::io("open", &path, e))?;
+        // SAFETY: the descriptor belongs to `file`.
+        if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
+            return Err(Error::Refused(format!(
+                "{} is in use by another server process",
+                dir.display()
+            )));
+        }
+        Ok(Box::new(file))
+    }
+
+    fn now_ns(&self) -> u64 {
+        u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    fn entropy(&self) -> u64 {
+        use std::hash::{BuildHasher, Hasher};
+        std::collections::hash_map::RandomState::new().build_hasher().finish()
+    }
+}
+
+impl File for RealFile {
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn len(&self) -> Result<u64> {
+        let meta = self.file.metadata().map_err(|e| Error::io("stat", &self.path, e))?;
+        Ok(meta.len())
+    }
+
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
+        self.file.read_exact_at(buf, offset).map_err(|e| {
+            if e.kind() == io::ErrorKind::UnexpectedEof {
+                let place = format!("{} offset {offset}", self.path.display());
+                return Error::corrupt("file is too short", place);
+            }
+            Error::io("read", &self.path, e)
+        })
+    }
+
+    fn write_at(&self, buf: &[u8], offset: u64) -> Result<()> {
+        self.file.write_all_at(buf, offset).map_err(|e| self.write_error(e))
+    }
+
+    fn write_durable(&self, buf: &[u8], offset: u64) -> Result<()> {
+        let mut done = 0usize;
+        while done < buf.len() {
+            let rest = &buf[done..];
+            let part = libc::iovec { iov_base: rest.as_ptr() as *mut _, iov_len: rest.len() };
+            let at = (offset + done as u64) as i64;
+            // SAFETY: one iovec over a live slice; the kernel only reads from it.
+            let n = unsafe { libc::pwritev2(self.file.as_raw_fd(), &part, 1, at, libc::RWF_DSYNC) };
+            if n < 0 {
+                let error = io::Error::last_os_error();
+                if error.kind() == io::ErrorKind::Interrupted {
+                    continue;
+                }
+                return Err(self.write_error(error));
+            }
+            done += n as usize;
+        }
+        Ok(())
+    }
+
+    fn set_len(&self, len: u64) -> Result<()> {
+        self.file.set_len(len).map_err(|e| Error::io("truncate", &self.path, e))
+    }
+
+    fn allocate(&self, len: u64) -> Result<()> {
+        // SAFETY: the descriptor belongs to `self.file`.
+        let rc = unsafe { libc::posix_fallocate(self.file.as_raw_fd(), 0, len as i64) };
+        if rc != 0 {
+            return Err(self.write_error(io::Error::from_raw_os_error(rc)));
+        }
+        Ok(())
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.file.sync_data().map_err(|e| Error::io("sync", &self.path, e))
+    }
+}
+
+impl RealFile {
+    fn write_error(&self, error: io::Error) -> Error {
+        if error.raw_os_error() == Some(libc::ENOSPC) {
+            return Error::Full { what: "disk" };
+        }
+        Error::io("write", &self.path, error)
+    }
+}

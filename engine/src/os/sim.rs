@@ -1,0 +1,478 @@
+//! A simulated file system in memory with a live and a durable image of every file and name.
+//!
+//! [`SimOs::crash`] ends a life: every write that was not synced is, block by block and
+//! independently, kept, dropped or torn at 512 bytes; every name that was not synced with its
+//! directory is kept or dropped. Faults are planned with [`SimOs::fail_after`].
+
+use super::{File, OpenMode, Os};
+use crate::base::{Error, Result, BLOCK_BYTES};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+const SECTOR_BYTES: usize = 512;
+
+/// A small generator (xorshift64*): the same seed gives the same run.
+#[derive(Clone, Debug)]
+pub struct SimRng(u64);
+
+impl SimRng {
+    pub fn new(seed: u64) -> Self {
+        SimRng(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
+    }
+
+    pub fn next_u64(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
+    }
+
+    /// Uniform in `0..n`; `n` must not be zero.
+    pub fn below(&mut self, n: u64) -> u64 {
+        (self.next_u64() >> 11) % n
+    }
+
+    pub fn chance(&mut self, percent: u64) -> bool {
+        self.below(100) < percent
+    }
+}
+
+#[derive(Default)]
+struct Inode {
+    live: Vec<u8>,
+    durable: Vec<u8>,
+    /// Blocks written since the last sync.
+    unsynced: std::collections::BTreeSet<usize>,
+}
+
+#[derive(Default)]
+struct World {
+    inodes: Vec<Inode>,
+    /// Names as the running program sees them.
+    live: BTreeMap<PathBuf, usize>,
+    /// Names as they would be after a power cut.
+    durable: BTreeMap<PathBuf, usize>,
+    dirs: std::collections::BTreeSet<PathBuf>,
+    clock_ns: u64,
+    /// Calls that change something, counted; faults and crash points refer to this number.
+    mutations: u64,
+    fail_at: Option<(u64, Fault)>,
+    /// Grows with every crash: files opened in an earlier life are dead.
+    life: u64,
+    locked: std::collections::BTreeSet<PathBuf>,
+}
+
+/// What happens at the planned call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// This call fails with EIO; later ones succeed.
+    IoError,
+    /// This and every later writing call fails with ENOSPC.
+    DiskFull,
+    /// Power is lost: this and every later call fails until [`SimOs::crash`].
+    PowerCut,
+}
+
+/// The simulated machine. Clones of the `Arc` share it.
+pub struct SimOs {
+    world: Arc<Mutex<World>>,
+    rng: Mutex<SimRng>,
+}
+
+impl SimOs {
+    pub fn new(seed: u64) -> Arc<SimOs> {
+        Arc::new(SimOs { world: Arc::default(), rng: Mutex::new(SimRng::new(seed)) })
+    }
+
+    /// Plans `fault` for the `after`-th changing call from now (0: the next one).
+    pub fn fail_after(&self, after: u64, fault: Fault) {
+        let mut world = self.world.lock();
+        world.fail_at = Some((world.mutations + after, fault));
+    }
+
+    pub fn clear_fault(&self) {
+        self.world.lock().fail_at = None;
+    }
+
+    /// Changing calls so far.
+    pub fn mutations(&self) -> u64 {
+        self.world.lock().mutations
+    }
+
+    /// Ends this life: unsynced blocks and names are kept, dropped or torn at random. Every
+    /// file opened before refuses from now on.
+    pub fn crash(&self) {
+        let mut rng = self.rng.lock();
+        let mut world = self.world.lock();
+        let world = &mut *world;
+        world.life += 1;
+        world.fail_at = None;
+        world.locked.clear();
+        crash_names(world, &mut rng);
+        for inode in &mut world.inodes {
+            crash_inode(inode, &mut rng);
+        }
+    }
+
+    /// Changes one bit of a file, in both images (rot).
+    pub fn flip_bit(&self, path: &Path, offset: u64, bit: u8) {
+        let mut world = self.world.lock();
+        if let Some(&i) = world.live.get(path) {
+            let at = offset as usize;
+            for image in [&mut world.inodes[i].live] {
+                image[at] ^= 1 << bit;
+            }
+            if at < world.inodes[i].durable.len() {
+                world.inodes[i].durable[at] ^= 1 << bit;
+            }
+        }
+    }
+
+    pub fn advance_ns(&self, ns: u64) {
+        self.world.lock().clock_ns += ns;
+    }
+}
+
+fn crash_names(world: &mut World, rng: &mut SimRng) {
+    let mut names = world.durable.clone();
+    let all: Vec<PathBuf> = world.live.keys().chain(world.durable.keys()).cloned().collect();
+    for path in all {
+        let (live, durable) = (world.live.get(&path), world.durable.get(&path));
+        if live != durable && rng.chance(50) {
+            match live {
+                Some(&i) => names.insert(path, i),
+                None => names.remove(&path),
+            };
+        }
+    }
+    world.live = names.clone();
+    world.durable = names;
+}
+
+fn crash_inode(inode: &mut Inode, rng: &mut SimRng) {
+    let unsynced = std::mem::take(&mut inode.unsynced);
+    // The length survives in full, not at all, or somewhere between.
+    if inode.live.len() != inode.durable.len() && rng.chance(60) {
+        inode.durable.resize(inode.live.len(), 0);
+    }
+    for block in unsynced {
+        let from = block * BLOCK_BYTES;
+        let to = (from + BLOCK_BYTES).min(inode.live.len()).min(inode.durable.len());
+        if from >= to {
+            continue;
+        }
+        match rng.below(3) {
+            0 => {}
+            1 => inode.durable[from..to].copy_from_slice(&inode.live[from..to]),
+            _ => {
+                for sector in (from..to).step_by(SECTOR_BYTES) {
+                    let end = (sector + SECTOR_BYTES).min(to);
+                    if rng.chance(50) {
+                        inode.durable[sector..end].copy_from_slice(&inode.live[sector..end]);
+                    }
+                }
+            }
+        }
+    }
+    inode.live = inode.durable.clone();
+}
+
+impl World {
+    /// Counts a changing call and answers whether it must fail.
+    fn mutate(&mut self, op: &'static str, path: &Path) -> Result<()> {
+        let now = self.mutations;
+        self.mutations += 1;
+        match self.fail_at {
+            Some((at, Fault::IoError)) if at == now => {
+                Err(Error::io(op, path, io::Error::from_raw_os_error(libc::EIO)))
+            }
+            Some((at, Fault::DiskFull)) if now >= at && op != "sync" && op != "remove" => {
+                Err(Error::Full { what: "disk" })
+            }
+            Some((at, Fault::PowerCut)) if now >= at => Err(power_is_off(op, path)),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_power(&self, op: &'static str, path: &Path) -> Result<()> {
+        match self.fail_at {
+            Some((at, Fault::PowerCut)) if self.mutations > at => Err(power_is_off(op, path)),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn power_is_off(op: &'static str, path: &Path) -> Error {
+    Error::io(op, path, io::Error::other("power is off"))
+}
+
+fn no_such_file(op: &'static str, path: &Path) -> Error {
+    Error::io(op, path, io::Error::from(io::ErrorKind::NotFound))
+}
+
+impl Os for SimOs {
+    fn open(&self, path: &Path, mode: OpenMode) -> Result<Arc<dyn File>> {
+        let mut world = self.world.lock();
+        world.check_power("open", path)?;
+        let found = world.live.get(path).copied();
+        let inode = match (found, mode.create) {
+            (Some(i), false) => i,
+            (None, true) => {
+                world.mutate("open", path)?;
+                world.inodes.push(Inode::default());
+                let i = world.inodes.len() - 1;
+                world.live.insert(path.to_path_buf(), i);
+                i
+            }
+            (Some(_), true) => {
+                return Err(Error::io("open", path, io::ErrorKind::AlreadyExists.into()))
+            }
+            (None, false) => return Err(no_such_file("open", path)),
+        };
+        let life = world.life;
+        let world = Arc::clone(&self.world);
+        Ok(Arc::new(SimFile { world, inode, life, path: path.to_path_buf() }))
+    }
+
+    fn exists(&self, path: &Path) -> Result<bool> {
+        let world = self.world.lock();
+        Ok(world.live.contains_key(path) || world.dirs.contains(path))
+    }
+
+    fn list(&self, dir: &Path) -> Result<Vec<PathBuf>> {
+        let world = self.world.lock();
+        Ok(world.live.keys().filter(|p| p.parent() == Some(dir)).cloned().collect())
+    }
+
+    fn create_dir(&self, dir: &Path) -> Result<()> {
+        // Directories are durable at once: losing one whole directory is not what we test here.
+        self.world.lock().dirs.insert(dir.to_path_buf());
+        Ok(())
+    }
+
+    fn remove(&self, path: &Path) -> Result<()> {
+        let mut world = self.world.lock();
+        world.mutate("remove", path)?;
+        world.live.remove(path).map(|_| ()).ok_or_else(|| no_such_file("remove", path))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        let mut world = self.world.lock();
+        world.mutate("rename", from)?;
+        let inode = world.live.remove(from).ok_or_else(|| no_such_file("rename", from))?;
+        world.live.insert(to.to_path_buf(), inode);
+        Ok(())
+    }
+
+    fn sync_dir(&self, dir: &Path) -> Result<()> {
+        let mut world = self.world.lock();
+        world.mutate("sync", dir)?;
+        let inside = |p: &PathBuf| p.parent() == Some(dir);
+        world.durable.retain(|p, _| !inside(p));
+        let names: Vec<_> =
+            world.live.iter().filter(|(p, _)| inside(p)).map(|(p, &i)| (p.clone(), i)).collect();
+        world.durable.extend(names);
+        Ok(())
+    }
+
+    fn free_bytes(&self, _path: &Path) -> Result<u64> {
+        Ok(u64::MAX / 2)
+    }
+
+    fn lock_dir(&self, dir: &Path) -> Result<Box<dyn Send + Sync>> {
+        struct Unlock(Arc<Mutex<World>>, PathBuf, u64);
+        impl Drop for Unlock {
+            fn drop(&mut self) {
+                let mut world = self.0.lock();
+                if world.life == self.2 {
+                    world.locked.remove(&self.1);
+                }
+            }
+        }
+        let mut world = self.world.lock();
+        if !world.locked.insert(dir.to_path_buf()) {
+            return Err(Error::Refused(format!("{} is in use", dir.display())));
+        }
+        let life = world.life;
+        Ok(Box::new(Unlock(Arc::clone(&self.world), dir.to_path_buf(), life)))
+    }
+
+    fn now_ns(&self) -> u64 {
+        let mut world = self.world.lock();
+        world.clock_ns += 1;
+        world.clock_ns
+    }
+
+    fn entropy(&self) -> u64 {
+        self.rng.lock().next_u64()
+    }
+}
+
+struct SimFile {
+    world: Arc<Mutex<World>>,
+    inode: usize,
+    life: u64,
+    path: PathBuf,
+}
+
+impl SimFile {
+    fn with<R>(
+        &self,
+        op: &'static str,
+        changes: bool,
+        f: impl FnOnce(&mut Inode) -> Result<R>,
+    ) -> Result<R> {
+        let mut world = self.world.lock();
+        if world.life != self.life {
+            return Err(power_is_off(op, &self.path));
+        }
+        world.check_power(op, &self.path)?;
+        if changes {
+            if let Err(e) = world.mutate(op, &self.path) {
+                // A write under way when the power goes may have reached some blocks.
+                if op == "write" && matches!(world.fail_at, Some((_, Fault::PowerCut))) {
+                    f(&mut world.inodes[self.inode])?;
+                }
+                return Err(e);
+            }
+        }
+        f(&mut world.inodes[self.inode])
+    }
+}
+
+fn write_live(inode: &mut Inode, buf: &[u8], offset: u64) {
+    let (from, to) = (offset as usize, offset as usize + buf.len());
+    if inode.live.len() < to {
+        inode.live.resize(to, 0);
+    }
+    inode.live[from..to].copy_from_slice(buf);
+    if from < to {
+        inode.unsynced.extend(from / BLOCK_BYTES..=(to - 1) / BLOCK_BYTES);
+    }
+}
+
+impl File for SimFile {
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn len(&self) -> Result<u64> {
+        self.with("stat", false, |inode| Ok(inode.live.len() as u64))
+    }
+
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
+        self.with("read", false, |inode| {
+            let from = offset as usize;
+            let Some(bytes) = inode.live.get(from..from + buf.len()) else {
+                let place = format!("{} offset {offset}", self.path.display());
+                return Err(Error::corrupt("file is too short", place));
+            };
+            buf.copy_from_slice(bytes);
+            Ok(())
+        })
+    }
+
+    fn write_at(&self, buf: &[u8], offset: u64) -> Result<()> {
+        self.with("write", true, |inode| {
+            write_live(inode, buf, offset);
+            Ok(())
+        })
+    }
+
+    fn write_durable(&self, buf: &[u8], offset: u64) -> Result<()> {
+        self.write_at(buf, offset)?;
+        self.with("sync", true, |inode| {
+            let (from, to) = (offset as usize, offset as usize + buf.len());
+            if inode.durable.len() < to {
+                inode.durable.resize(to, 0);
+            }
+            inode.durable[from..to].copy_from_slice(&inode.live[from..to]);
+            // Only whole blocks are known durable; the edges may hold other unsynced bytes.
+            for block in from.div_ceil(BLOCK_BYTES)..to / BLOCK_BYTES {
+                inode.unsynced.remove(&block);
+            }
+            Ok(())
+        })
+    }
+
+    fn set_len(&self, len: u64) -> Result<()> {
+        self.with("truncate", true, |inode| {
+            inode.live.resize(len as usize, 0);
+            Ok(())
+        })
+    }
+
+    fn allocate(&self, len: u64) -> Result<()> {
+        self.with("write", true, |inode| {
+            if inode.live.len() < len as usize {
+                inode.live.resize(len as usize, 0);
+            }
+            Ok(())
+        })
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.with("sync", true, |inode| {
+            let blocks = std::mem::take(&mut inode.unsynced);
+            inode.durable.resize(inode.live.len(), 0);
+            for block in blocks {
+                let from = block * BLOCK_BYTES;
+                let to = (from + BLOCK_BYTES).min(inode.live.len());
+                if from < to {
+                    let bytes = inode.live[from..to].to_vec();
+                    inode.durable[from..to].copy_from_slice(&bytes);
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(os: &SimOs, name: &str) -> Arc<dyn File> {
+        os.open(Path::new(name), OpenMode { create: true, direct: true }).unwrap()
+    }
+
+    #[test]
+    fn synced_bytes_survive_every_crash() {
+        for seed in 0..50 {
+            let os = SimOs::new(seed);
+            let f = file(&os, "/d/a");
+            f.write_at(&[1; 8192], 0).unwrap();
+            f.sync().unwrap();
+            os.sync_dir(Path::new("/d")).unwrap();
+            f.write_at(&[2; 4096], 4096).unwrap();
+            os.crash();
+            assert!(f.len().is_err(), "a file of an earlier life must refuse");
+            let f = os.open(Path::new("/d/a"), OpenMode::default()).unwrap();
+            let mut buf = [0; 8192];
+            f.read_at(&mut buf, 0).unwrap();
+            assert_eq!(buf[..4096], [1; 4096]);
+            assert!(buf[4096..].iter().all(|&b| b == 1 || b == 2));
+        }
+    }
+
+    #[test]
+    fn unsynced_writes_are_lost_in_some_crash() {
+        let lost = (0..50).filter(|&seed| {
+            let os = SimOs::new(seed);
+            let f = file(&os, "/d/a");
+            f.write_at(&[0; 4096], 0).unwrap();
+            f.sync().unwrap();
+            os.sync_dir(Path::new("/d")).unwrap();
+            f.write_at(&[7; 4096], 0).unwrap();
+            os.crash();
+            let f = os.open(Path::new("/d/a"), OpenMode::default()).unwrap();
+            let mut buf = [0; 4096];
+            f.read_at(&mut buf, 0).unwrap();
+            buf != [7; 4096]
+        });
+        assert!(lost.count() > 10);
+    }
+}
