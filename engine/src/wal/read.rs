@@ -155,7 +155,7 @@ pub(super) struct Scanner<'a> {
 impl<'a> Scanner<'a> {
     pub fn new(segments: &'a Segments, limit: u64) -> Self {
         assert!(limit % BLOCK == 0);
-        let window = AlignedBuf::new(WINDOW_BYTES as usize);
+        let window = AlignedBuf::new(BLOCK as usize);
         Scanner { segments, limit, window, window_at: 0, window_bytes: 0 }
     }
 
