@@ -1,5 +1,7 @@
 //! `sluice`: private servers with the engine, from the command line.
 
+#[macro_use]
+mod report;
 mod server;
 
 use clap::{Parser, Subcommand};

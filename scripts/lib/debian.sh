@@ -7,7 +7,7 @@ SUITE=bookworm
 # Compiler and tools of the build, sysbench for the benchmarks, and the shared
 # libraries that the packaged mariadbd and its clients are linked with.
 BUILD_PACKAGES=(g++ make binutils dpkg-dev patch perl python3 sysbench)
-SERVER_LIBRARIES=(libaio1 libcrypt1 libgcc-s1 libncurses6 libnuma1 libpcre2-8-0
+SERVER_LIBRARIES=(libaio1 libcrypt1 libgcc-s1 libncurses6 libnuma1 libpcre2-8-0 libpcre2-posix3
   libssl3 libstdc++6 libsystemd0 liburing2 zlib1g)
 
 check_debian() {

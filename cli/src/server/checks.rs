@@ -11,7 +11,7 @@ use std::path::Path;
 const MAX_SOCKET_PATH: usize = 107;
 
 /// Options that decide where we find the server again.
-const OWN_OPTIONS: [&str; 4] = ["datadir", "socket", "pid-file", "log-error"];
+const OWN_PATHS: [&str; 4] = ["datadir", "socket", "pid-file", "log-error"];
 
 pub fn socket_path_fits(socket: &Path) -> Result<()> {
     let length = socket.as_os_str().len();
@@ -57,13 +57,17 @@ fn free_mib(path: &Path) -> Result<u64> {
     Ok(stat.f_bavail * stat.f_frsize / (1024 * 1024))
 }
 
-/// The server could start with these but would not be found again.
-pub fn options_leave_paths_alone(options: &[String]) -> Result<()> {
+/// Refuses options with which the server would start but not be found again, and
+/// those with which it would be open: see `install::accounts_sql`.
+pub fn options_are_ours_to_pass(options: &[String], runs_as_root: bool) -> Result<()> {
     for option in options {
         let name = option.trim_start_matches('-').split('=').next().unwrap_or_default();
         let name = name.replace('_', "-");
-        if OWN_OPTIONS.contains(&name.as_str()) {
+        if OWN_PATHS.contains(&name.as_str()) {
             return Err(format!("--{name} follows from --dir and cannot be given to mariadbd"));
+        }
+        if name.ends_with("skip-name-resolve") && !runs_as_root {
+            return Err(format!("--{name} could open the server's root account to TCP"));
         }
     }
     Ok(())
@@ -101,8 +105,16 @@ mod tests {
     #[test]
     fn own_options_are_refused_in_every_spelling() {
         for option in ["--socket=/x", "--pid_file=/x", "--datadir", "--log-error=/x"] {
-            assert!(options_leave_paths_alone(&[option.to_string()]).is_err(), "{option}");
+            assert!(options_are_ours_to_pass(&[option.to_string()], true).is_err(), "{option}");
         }
-        assert!(options_leave_paths_alone(&["--sync-binlog=0".to_string()]).is_ok());
+        assert!(options_are_ours_to_pass(&["--sync-binlog=0".to_string()], true).is_ok());
+    }
+
+    #[test]
+    fn name_resolution_stays_off_unless_the_account_is_tied_to_the_socket() {
+        for option in ["--skip-name-resolve=0", "--disable_skip_name_resolve"] {
+            assert!(options_are_ours_to_pass(&[option.to_string()], false).is_err(), "{option}");
+            assert!(options_are_ours_to_pass(&[option.to_string()], true).is_ok(), "{option}");
+        }
     }
 }

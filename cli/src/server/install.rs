@@ -1,10 +1,10 @@
 //! Makes a new data directory.
 
-use super::Result;
 use super::layout::ServerDir;
 use super::prefix::Prefix;
 use super::start::{last_lines, user_option};
-use std::ffi::{CStr, OsString};
+use super::Result;
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::path::Path;
 use std::process::Command;
@@ -21,7 +21,7 @@ pub fn ensure_data(dir: &ServerDir, prefix: &Prefix) -> Result<()> {
             .map_err(|e| format!("cannot remove {}: {e}", unfinished.display()))?;
     }
     let accounts = dir.root().join("accounts.sql");
-    fs::write(&accounts, accounts_sql(&os_user_name()?))
+    fs::write(&accounts, accounts_sql(user_option().is_some()))
         .map_err(|e| format!("cannot write {}: {e}", accounts.display()))?;
     run_install_db(dir, prefix, &unfinished, &accounts)?;
     let _ = fs::remove_file(&accounts);
@@ -29,12 +29,7 @@ pub fn ensure_data(dir: &ServerDir, prefix: &Prefix) -> Result<()> {
         .map_err(|e| format!("cannot rename {}: {e}", unfinished.display()))
 }
 
-fn run_install_db(
-    dir: &ServerDir,
-    prefix: &Prefix,
-    datadir: &Path,
-    accounts: &Path,
-) -> Result<()> {
+fn run_install_db(dir: &ServerDir, prefix: &Prefix, datadir: &Path, accounts: &Path) -> Result<()> {
     let log_path = dir.install_log();
     let log = File::create(&log_path)
         .map_err(|e| format!("cannot create {}: {e}", log_path.display()))?;
@@ -66,40 +61,19 @@ fn run_install_db(
     ))
 }
 
-/// Leaves root@localhost as the only account that somebody can use. It is
-/// authenticated by the user id of the process at the other end of a Unix
-/// socket, so no connection over TCP can pass, whatever options are set:
-/// the user of the server may, and the machine's root.
-fn accounts_sql(os_user: &str) -> String {
-    let os_user = os_user.replace('\\', "\\\\").replace('\'', "''");
-    format!(
-        "DELETE FROM mysql.global_priv WHERE User <> 'mariadb.sys' AND NOT (User = 'root' AND Host = 'localhost');\n\
-         UPDATE mysql.global_priv SET Priv = JSON_SET(Priv, '$.plugin', 'unix_socket', \
-         '$.authentication_string', '{os_user}', \
-         '$.auth_or', JSON_ARRAY(JSON_OBJECT(), JSON_OBJECT('plugin', 'unix_socket', 'authentication_string', 'root'))) \
-         WHERE User = 'root' AND Host = 'localhost';\n"
-    )
-}
-
-/// The login name of the effective user.
-fn os_user_name() -> Result<String> {
-    // SAFETY: no other thread runs, so the static buffer that getpwuid returns stays valid
-    // until its name is copied below.
-    let entry = unsafe { libc::getpwuid(libc::geteuid()) };
-    if entry.is_null() {
-        return Err("the current user id has no name".to_string());
+/// Leaves root@localhost as the only account that somebody can use, without a
+/// password and through the socket only. The server's directory is closed to
+/// other users, and name resolution is off, so that no TCP connection comes from
+/// "localhost". For a server of the machine's root there is a stronger way: the
+/// account is authenticated by the user at the other end of the socket, which no
+/// TCP connection can pass whatever options are set.
+fn accounts_sql(runs_as_root: bool) -> String {
+    let mut sql = "DELETE FROM mysql.global_priv WHERE User <> 'mariadb.sys' \
+                   AND NOT (User = 'root' AND Host = 'localhost');\n"
+        .to_string();
+    if runs_as_root {
+        sql += "UPDATE mysql.global_priv SET Priv = JSON_SET(Priv, '$.plugin', 'unix_socket') \
+                WHERE User = 'root' AND Host = 'localhost';\n";
     }
-    // SAFETY: a non-null entry has a zero-terminated name.
-    let name = unsafe { CStr::from_ptr((*entry).pw_name) };
-    Ok(name.to_string_lossy().into_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn quotes_in_a_user_name_stay_inside_the_string() {
-        assert!(accounts_sql("o'neil").contains("'o''neil'"));
-    }
+    sql
 }

@@ -63,7 +63,9 @@ impl ServerDir {
             Ok(text) => Marker::parse(&text)
                 .map(Some)
                 .map_err(|reason| format!("{}: {reason}", self.marker().display())),
-            Err(e) if e.kind() == ErrorKind::NotFound => self.require_empty().map(|()| None),
+            Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+                self.require_empty().map(|()| None)
+            }
             Err(e) => Err(format!("cannot read {}: {e}", self.marker().display())),
         }
     }
@@ -148,7 +150,8 @@ mod tests {
     use super::*;
 
     fn scratch(name: &str) -> ServerDir {
-        let path = std::env::temp_dir().join(format!("sluice-layout-{}-{name}", std::process::id()));
+        let path =
+            std::env::temp_dir().join(format!("sluice-layout-{}-{name}", std::process::id()));
         let _ = fs::remove_dir_all(&path);
         fs::create_dir_all(&path).unwrap();
         ServerDir::new(&path).unwrap()

@@ -2,8 +2,8 @@
 //! server and therefore held until the server is gone, however it goes: no pid
 //! can be reused, and no clean-up is needed after a crash.
 
-use super::Result;
 use super::layout::ServerDir;
+use super::Result;
 use std::fs::{File, OpenOptions};
 use std::os::fd::{AsRawFd, RawFd};
 

@@ -40,9 +40,15 @@ pub fn is_server_of(pid: i32, dir: &ServerDir) -> bool {
     is_mariadbd && working_directory.is_ok_and(|path| path == dir.data())
 }
 
+/// `None` when there is no such process, or only one that is dead but whose
+/// parent has not asked for its exit status yet.
 fn process_name(pid: i32) -> Option<String> {
-    let name = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
-    Some(name.trim().to_string())
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (before, after) = stat.rsplit_once(')')?;
+    if matches!(after.trim_start().chars().next()?, 'Z' | 'X') {
+        return None;
+    }
+    Some(before.split_once('(')?.1.to_string())
 }
 
 /// Time since the process started.

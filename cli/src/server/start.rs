@@ -2,9 +2,9 @@
 
 use super::layout::{Marker, ServerDir};
 use super::lock::DirLock;
-use super::prefix::{Prefix, version_key};
+use super::prefix::{version_key, Prefix};
 use super::process::{self, PidFile};
-use super::{Result, StartArgs, checks, install};
+use super::{checks, install, Result, StartArgs};
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom};
@@ -24,7 +24,7 @@ pub fn start(args: &StartArgs) -> Result<()> {
         prefix.require_plugin()?;
     }
     let dir = ServerDir::new(&args.dir)?;
-    checks::options_leave_paths_alone(&args.options)?;
+    checks::options_are_ours_to_pass(&args.options, user_option().is_some())?;
     checks::socket_path_fits(&dir.socket())?;
     let old_marker = dir.read_marker()?;
     let marker = next_marker(old_marker.as_ref(), &prefix, args)?;
@@ -81,7 +81,7 @@ fn take_lock(dir: &ServerDir) -> Result<DirLock> {
     let root = dir.root().display();
     Err(match process::read_pid_file(dir) {
         PidFile::Running(pid) => format!("a server already runs on {root}, pid {pid}"),
-        _ => format!("another server is starting or stopping on {root}"),
+        _ => format!("another server is running, starting or stopping on {root}"),
     })
 }
 
@@ -92,7 +92,7 @@ fn remove_stale_pid_file(dir: &ServerDir) -> Result<()> {
         PidFile::Running(pid) => {
             return Err(format!("a server already runs on {}, pid {pid}", dir.root().display()));
         }
-        PidFile::Stale(why) => println!("sluice: removing a stale pid file: {why}"),
+        PidFile::Stale(why) => report!("sluice: removing a stale pid file: {why}"),
     }
     fs::remove_file(dir.pid_file())
         .map_err(|e| format!("cannot remove {}: {e}", dir.pid_file().display()))
@@ -109,13 +109,17 @@ fn run_server(dir: &ServerDir, prefix: &Prefix, lock: &DirLock, args: &StartArgs
     let mut child = spawn(dir, prefix, lock, args, log)?;
     write_pid_file(dir, child.id())?;
     let version = wait_until_it_answers(dir, &mut child, args.timeout, log_start)?;
-    println!("MariaDB {version} answers, pid {}, {:.1} s", child.id(), begun.elapsed().as_secs_f64());
-    println!("log:     {}", dir.error_log().display());
+    report!(
+        "MariaDB {version} answers, pid {}, {:.1} s",
+        child.id(),
+        begun.elapsed().as_secs_f64()
+    );
+    report!("log:     {}", dir.error_log().display());
     if let Some(port) = args.port {
-        println!("port:    127.0.0.1:{port} (no account can use TCP until you create one)");
+        report!("port:    127.0.0.1:{port} (no account can use TCP until you create one)");
     }
     let client = prefix.program("mariadb");
-    println!("connect: {} --no-defaults -uroot -S {}", client.display(), dir.socket().display());
+    report!("connect: {} --no-defaults -uroot -S {}", client.display(), dir.socket().display());
     Ok(())
 }
 
@@ -152,10 +156,13 @@ fn spawn(
 /// server, and the lock kept open across exec.
 fn detach_with_lock(lock_descriptor: RawFd) -> std::io::Result<()> {
     // SAFETY: setsid and fcntl take no pointers; the descriptor is open in the child as well.
-    let failed = unsafe {
-        libc::setsid() == -1 || libc::fcntl(lock_descriptor, libc::F_SETFD, 0) == -1
-    };
-    if failed { Err(std::io::Error::last_os_error()) } else { Ok(()) }
+    let failed =
+        unsafe { libc::setsid() == -1 || libc::fcntl(lock_descriptor, libc::F_SETFD, 0) == -1 };
+    if failed {
+        Err(std::io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
 }
 
 fn server_options(dir: &ServerDir, prefix: &Prefix, args: &StartArgs) -> Vec<OsString> {

@@ -13,31 +13,31 @@ pub fn status(args: &StatusArgs) -> Result<ExitCode> {
     let dir = ServerDir::new(&args.dir)?;
     let root = dir.root().display();
     let Some(marker) = dir.read_marker()? else {
-        println!("not running: no server was ever started on {root}");
+        report!("not running: no server was ever started on {root}");
         return Ok(ExitCode::from(NOT_RUNNING));
     };
     let pid = match process::read_pid_file(&dir) {
         PidFile::Running(pid) => pid,
         PidFile::Missing => {
-            println!("not running: {root}");
+            report!("not running: {root}");
             return Ok(ExitCode::from(NOT_RUNNING));
         }
         PidFile::Stale(why) => {
-            println!("not running: {root} (stale pid file: {why})");
+            report!("not running: {root} (stale pid file: {why})");
             return Ok(ExitCode::from(NOT_RUNNING));
         }
     };
     let version = process::greeting(&dir).unwrap_or("does not answer yet".to_string());
-    println!("running: {root}");
-    println!("pid:     {pid}");
-    println!("version: {version}");
-    println!("engine:  {}", if marker.engine { "Sluice" } else { "none" });
-    println!("socket:  {}", dir.socket().display());
+    report!("running: {root}");
+    report!("pid:     {pid}");
+    report!("version: {version}");
+    report!("engine:  {}", if marker.engine { "Sluice" } else { "none" });
+    report!("socket:  {}", dir.socket().display());
     if let Some(port) = marker.port {
-        println!("port:    127.0.0.1:{port}");
+        report!("port:    127.0.0.1:{port}");
     }
     if let Some(uptime) = process::uptime(pid) {
-        println!("uptime:  {}", in_words(uptime));
+        report!("uptime:  {}", in_words(uptime));
     }
     Ok(ExitCode::SUCCESS)
 }

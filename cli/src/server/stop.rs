@@ -15,7 +15,7 @@ pub fn stop(args: &StopArgs) -> Result<()> {
     let pid = match process::read_pid_file(&dir) {
         PidFile::Running(pid) => pid,
         PidFile::Missing | PidFile::Stale(_) => {
-            println!("no server runs on {}", dir.root().display());
+            report!("no server runs on {}", dir.root().display());
             return Ok(());
         }
     };
@@ -31,7 +31,7 @@ pub fn stop(args: &StopArgs) -> Result<()> {
         std::thread::sleep(POLL_INTERVAL);
     }
     wait_for_lock(&dir)?;
-    println!("the server on {} has stopped", dir.root().display());
+    report!("the server on {} has stopped", dir.root().display());
     Ok(())
 }
 
