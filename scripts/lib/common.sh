@@ -1,6 +1,7 @@
 # shellcheck shell=bash
 # What every script of this directory shares: where things are, and how to speak.
-# Sourced, never run.
+# Sourced, never run; not every script uses every variable.
+# shellcheck disable=SC2034
 
 # BASH_SOURCE[1] is the script that sources this file.
 SCRIPT_NAME=$(basename "${BASH_SOURCE[1]}")

@@ -2,6 +2,8 @@
 # Debian: packages this machine must have, and a private apt that downloads
 # MariaDB without touching the system's lists, cache or configuration.
 
+# shellcheck disable=SC2034  # the lists of packages are for the sourcing script
+
 SUITE=bookworm
 
 # Compiler and tools of the build, sysbench for the benchmarks, and the shared
@@ -11,7 +13,7 @@ SERVER_LIBRARIES=(libaio1 libcrypt1 libgcc-s1 libncurses6 libnuma1 libpcre2-8-0 
   libssl3 libstdc++6 libsystemd0 liburing2 zlib1g)
 
 check_debian() {
-  have apt-get && have dpkg ||
+  { have apt-get && have dpkg; } ||
     die "this is not a Debian-like system (no apt-get): use Debian 12, or a container of it"
   local codename
   codename=$(. /etc/os-release && printf '%s' "${VERSION_CODENAME:-unknown}")
