@@ -33,7 +33,7 @@ generate_headers() {
   perl "$source/scripts/dheadgen.pl" -f "$to/probes_mysql.d" >"$to/probes_mysql_nodtrace.h"
 }
 
-# Symlinks are relative: the prefix stays valid for whoever mounts it elsewhere.
+# Relative symlinks: they outlive the rename of the directory that they are made in.
 link_stock_plugins() {
   local stock=$1 to=$2 plugin
   mkdir -p "$to"
