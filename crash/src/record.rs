@@ -247,7 +247,7 @@ impl Session {
         let with = with_pending.differences(actual);
         if with.is_empty() {
             self.committed = with_pending;
-            self.doubtful = false;
+            self.forget();
             return Ok(Resolution::Committed);
         }
         if without.is_empty() {
@@ -286,8 +286,10 @@ mod tests {
 
     #[test]
     fn a_doubtful_transaction_is_whole_or_absent() {
-        let there = session_with_doubt().resolve(&actual_of(&[(1, 10), (2, 20), (3, 30)]));
+        let mut session = session_with_doubt();
+        let there = session.resolve(&actual_of(&[(1, 10), (2, 20), (3, 30)]));
         assert!(matches!(there, Ok(Resolution::Committed)));
+        assert!(session.pending.is_empty(), "it must not be applied again by the next commit");
         let absent = session_with_doubt().resolve(&actual_of(&[(1, 10)]));
         assert!(matches!(absent, Ok(Resolution::Absent)));
         assert!(session_with_doubt().resolve(&actual_of(&[(1, 10), (2, 20)])).is_err());
