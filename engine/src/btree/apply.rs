@@ -186,10 +186,19 @@ impl Editor<'_> {
         if implied && (node.count() > 0 || !suffix.is_empty()) {
             return Err(self.fail("the first child's key is the low fence"));
         }
-        // Slot 0 of an inner node is below every other by definition.
+        // Slot 0 of an inner node stands for the low fence. Keys and fences share the prefix.
+        let prefix_len = node.prefix_len();
         let first = usize::from(!node.is_leaf());
-        let after = slot <= first || node.suffix(slot - 1) < suffix;
-        let before = implied || slot == node.count() || suffix < node.suffix(slot);
+        let after = if slot <= first {
+            implied || suffix >= &node.low()[prefix_len..]
+        } else {
+            node.suffix(slot - 1) < suffix
+        };
+        let before = if slot == node.count() {
+            implied || node.high().is_none_or(|high| suffix < &high[prefix_len..])
+        } else {
+            suffix < node.suffix(slot)
+        };
         if after && before {
             Ok(())
         } else {
@@ -313,12 +322,13 @@ impl Editor<'_> {
             return Err(self.fail("split position"));
         }
         let mut fresh = Builder::new(self.page_id, node.tree(), node.level(), low, Some(high))?;
-        // The new fences lie between the old ones: their prefix is at least as long.
-        let cut = fence_prefix_len(low, Some(high)).checked_sub(old_prefix_len);
-        let cut = cut.ok_or_else(|| self.fail("prefix"))?;
+        // The new fences lie between the old ones: their prefix is at least as long, and every key
+        // that stays has it.
+        let more = low[..fence_prefix_len(low, Some(high))].get(old_prefix_len..);
+        let more = more.ok_or_else(|| self.fail("prefix"))?;
         for i in 0..keep {
             let implied = i == 0 && !node.is_leaf();
-            let suffix = if implied { Some(&[][..]) } else { node.suffix(i).get(cut..) };
+            let suffix = if implied { Some(&[][..]) } else { node.suffix(i).strip_prefix(more) };
             let suffix = suffix.ok_or_else(|| self.fail("prefix"))?;
             fresh.push(suffix, node.value(i))?;
         }

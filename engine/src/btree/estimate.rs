@@ -33,9 +33,7 @@ impl Tree {
         }
         let parted = low.iter().zip(&high).position(|(l, h)| l.page != h.page || l.slot != h.slot);
         let Some(parted) = parted else { return Ok(0) };
-        // Where pages differ at once, another thread changed the tree: count from the root.
-        let entries = rank(&high[parted..]) - rank(&low[parted..]);
-        Ok(entries.max(0.0).round() as u64)
+        Ok(between(&low[parted..], &high[parted..]) as u64)
     }
 
     /// About how many entries the tree has.
@@ -46,16 +44,13 @@ impl Tree {
         if first.len() != last.len() || first.len() != middle.len() {
             return Ok(total(&middle) as u64);
         }
-        // Each level counts with its average over the three descents.
+        // Each level counts with its median: the last leaf of ascending keys is nearly empty.
         let levels = first.iter().zip(&middle).zip(&last);
-        let average = |((a, b), c): ((&Step, &Step), &Step)| {
-            if a.page == c.page {
-                a.count as f64
-            } else {
-                (a.count + b.count + c.count) as f64 / 3.0
-            }
+        let median = |((a, b), c): ((&Step, &Step), &Step)| {
+            let (low, high) = (a.count.min(b.count), a.count.max(b.count));
+            c.count.clamp(low, high) as f64
         };
-        Ok(levels.map(average).product::<f64>().round() as u64)
+        Ok(levels.map(median).product::<f64>().round() as u64)
     }
 
     fn path(&self, goal: Goal<'_>, in_leaf: impl Fn(Node<'_>) -> usize) -> Result<Vec<Step>> {
@@ -90,7 +85,29 @@ fn total(path: &[Step]) -> f64 {
     path.iter().map(|step| step.count as f64).product()
 }
 
-/// Entries under the first node and in front of the path's end.
-fn rank(path: &[Step]) -> f64 {
-    (0..path.len()).map(|i| path[i].slot as f64 * total(&path[i + 1..])).sum()
+/// Entries from the first path's end to the second's. They part at their first step.
+fn between(low: &[Step], high: &[Step]) -> f64 {
+    let (l, h) = (&low[0], &high[0]);
+    if l.page == h.page && h.slot <= l.slot {
+        return 0.0;
+    }
+    if low.len() == 1 {
+        return if l.page == h.page {
+            (h.slot - l.slot) as f64
+        } else {
+            (l.count - l.slot + h.slot) as f64
+        };
+    }
+    // Entries under a child that neither path entered.
+    let typical = |level: usize| -> f64 {
+        (level + 1..low.len()).map(|i| low[i].count.max(high[i].count) as f64).product()
+    };
+    let whole = if l.page == h.page { h.slot - l.slot - 1 } else { l.count - 1 - l.slot + h.slot };
+    let mut entries = whole as f64 * typical(0);
+    let leaf = low.len() - 1;
+    for i in 1..=leaf {
+        let right_of_low = low[i].count - low[i].slot - usize::from(i < leaf);
+        entries += (right_of_low + high[i].slot) as f64 * typical(i);
+    }
+    entries
 }
