@@ -1,7 +1,7 @@
 //! The log as its users see it: append, admission, retention, statistics.
 
 use super::flush::{Election, Io};
-use super::format::{Control, BLOCK, STREAM_START};
+use super::format::{Control, BLOCK, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, STREAM_START};
 use super::ring::{Geometry, Ring};
 use super::segments::{create_segment, segment_path, Segments};
 use super::stats::{value, Counters, WalStats};
@@ -96,9 +96,9 @@ impl Wal {
     /// is left of it is for commits, aborts and checkpoints, which do not ask.
     pub fn admit(&self) -> Result<()> {
         self.check_poison()?;
-        let end = self.ring.end();
-        if end - self.ring.written() > UNWRITTEN_BYTES_MAX {
-            self.write_to(Lsn(end))?;
+        let end = self.ring.reserved();
+        if end.saturating_sub(self.ring.written()) > UNWRITTEN_BYTES_MAX {
+            self.write_to(self.end())?;
         }
         if self.segments.disk_full() && self.room_after(end) < self.segments.segment_bytes {
             // Room may have come back; if not this says so.
@@ -196,8 +196,7 @@ impl Wal {
             *kept = cause.to_string();
             self.poisoned.store(true, Ordering::Release);
         }
-        drop(kept);
-        self.wake_poisoned();
+        // Who waits for a flush is told by the leader: there is one whenever somebody waits.
     }
 
     pub fn is_poisoned(&self) -> bool {
@@ -214,10 +213,10 @@ impl Wal {
 
 pub(super) fn check_options(options: &WalOptions) -> Result<()> {
     let bytes = options.segment_bytes;
-    if bytes % BLOCK != 0 || bytes < 4 * BLOCK {
+    if bytes % BLOCK != 0 || !(SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX).contains(&bytes) {
         return Err(Error::Refused(format!(
-            "a log segment of {bytes} bytes: it must be a multiple of {BLOCK} and at least four \
-             times that"
+            "a log segment cannot have {bytes} bytes: it must be a multiple of {BLOCK} from \
+             {SEGMENT_BYTES_MIN} to {SEGMENT_BYTES_MAX}"
         )));
     }
     Ok(())

@@ -49,6 +49,8 @@ struct Run {
     options: WalOptions,
     rng: SimRng,
     model: Model,
+    /// No new segment can be made for now.
+    disk_full: bool,
 }
 
 fn random_options(rng: &mut SimRng) -> WalOptions {
@@ -70,7 +72,7 @@ impl Run {
         let begin = wal.end();
         let anchor = anchor_at(begin, begin);
         let model = Model { records: Vec::new(), acknowledged: begin, anchor, unique: seed };
-        (Run { os, options, rng, model }, wal)
+        (Run { os, options, rng, model, disk_full: false }, wal)
     }
 
     fn append(&mut self, wal: &Wal) {
@@ -118,6 +120,22 @@ impl Run {
         }
         self.model.acknowledged = self.model.acknowledged.max(wal.durable());
         Ok(())
+    }
+
+    /// Power goes; or only the process ends, at the call planned for the cut if there was one.
+    fn end_life(&mut self) {
+        match self.rng.chance(70) {
+            true => self.os.crash(),
+            false => self.os.clear_fault(),
+        }
+    }
+
+    fn toggle_disk_full(&mut self) {
+        self.disk_full = !self.disk_full;
+        match self.disk_full {
+            true => self.os.fail_after(0, Fault::DiskFull),
+            false => self.os.clear_fault(),
+        }
     }
 
     /// Moves the anchor to a durable record or end, and lets older segments go.
@@ -178,7 +196,7 @@ impl Run {
                 }
                 Err(e) if interrupted => {
                     assert!(matches!(e, Error::Io { .. }), "{e}");
-                    self.os.crash();
+                    self.end_life();
                 }
                 Err(e) => panic!("recovery failed: {e}"),
             }
@@ -207,15 +225,23 @@ fn run_seed(seed: u64) {
             run.os.fail_after(run.rng.below(60), Fault::PowerCut);
         }
         for _ in 0..steps {
-            if let Err(e) = run.step(&wal) {
-                assert!(cut, "no fault was planned: {e}");
-                break;
+            if !cut && run.rng.chance(4) {
+                run.toggle_disk_full();
+            }
+            match run.step(&wal) {
+                Ok(()) => {}
+                Err(Error::Full { what: "log" }) if run.disk_full => assert!(!wal.is_poisoned()),
+                Err(e) => {
+                    assert!(cut, "no fault was planned: {e}");
+                    break;
+                }
             }
         }
         drop(wal);
-        if cut || run.rng.chance(50) {
-            run.os.crash();
+        if run.disk_full {
+            run.toggle_disk_full();
         }
+        run.end_life();
         wal = run.reopen();
     }
 }

@@ -205,18 +205,13 @@ impl Wal {
                 false
             });
             election.leading = next.is_some();
+            assert!(election.leading || election.waiters.is_empty());
         }
         // The next leader first: the device is idle until it runs.
         for (waiter, state) in next.map(|w| (w, LEAD)).into_iter().chain(woken) {
             waiter.state.store(state, Ordering::Release);
             waiter.thread.unpark();
         }
-    }
-
-    /// After poisoning: the leader wakes its waiters itself; without one there are none.
-    pub(super) fn wake_poisoned(&self) {
-        let election = self.election.lock();
-        assert!(election.leading || election.waiters.is_empty());
     }
 
     fn round(&self, mode: Mode) -> Result<()> {
@@ -242,6 +237,8 @@ impl Wal {
                 self.segments.sync(number)?;
             }
             io.unsynced.clear();
+            // Somebody else may have stopped everything meanwhile: nothing is acknowledged then.
+            self.check_poison()?;
             self.publish(self.ring.written());
         }
         full.map_or(Ok(()), Err)

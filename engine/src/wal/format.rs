@@ -28,6 +28,9 @@ pub(super) const BATCH_HEADER_BYTES: u64 = 40;
 pub(super) const BATCH_TARGET_BYTES: u64 = 256 << 10;
 /// No batch is longer; bounds what a length read from disk can make us allocate.
 pub(super) const BATCH_BYTES_MAX: u64 = 2 << 20;
+pub(super) const SEGMENT_BYTES_MIN: u64 = 4 * BLOCK;
+/// Bounds what opening reads behind the end, and positions computed from file names.
+pub(super) const SEGMENT_BYTES_MAX: u64 = 1 << 30;
 /// kind, three bytes of varint, three of check.
 pub(super) const FRAME_HEAD_BYTES_MAX: usize = 7;
 
@@ -138,7 +141,8 @@ impl Control {
         let mut r = Reader::new(body, "log control file");
         let control = Control { segment_bytes: r.u64()?, incarnation: r.u64()?, start: r.u64()? };
         let whole_blocks = control.segment_bytes % BLOCK == 0 && control.start % BLOCK == 0;
-        if !whole_blocks || control.segment_bytes < 2 * BLOCK || control.start < STREAM_START {
+        let size_fits = (SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX).contains(&control.segment_bytes);
+        if !whole_blocks || !size_fits || control.start < STREAM_START {
             return Err(r.fail("impossible geometry"));
         }
         Ok(control)
@@ -298,7 +302,12 @@ pub(super) struct Frame {
 
 impl Frame {
     /// Decodes from the front of `bytes`, which may end anywhere behind the frame's head.
-    pub fn decode(bytes: &[u8]) -> Result<Frame> {
+    pub fn decode(bytes: &[u8], lsn: u64) -> Result<Frame> {
+        let named = |_| Error::corrupt("no record", format!("log position {lsn}"));
+        Frame::decode_head(bytes).map_err(named)
+    }
+
+    fn decode_head(bytes: &[u8]) -> Result<Frame> {
         let mut r = Reader::new(bytes, "log record");
         let kind = r.u8()?;
         let length = r.varint()?;
@@ -366,14 +375,14 @@ mod tests {
             let payload = vec![5; payload];
             let (mut head, len) = FrameHead::new(31, &[&payload]);
             let front = head.finish(4136).to_vec();
-            let frame = Frame::decode(&front).unwrap();
+            let frame = Frame::decode(&front, 4136).unwrap();
             assert_eq!((frame.kind, frame.payload_bytes), (31, len));
             assert_eq!(frame.bytes(), head.len() + len);
             assert!(frame.verify(&payload, 4136));
             assert!(!frame.verify(&payload, 4137));
         }
-        assert!(Frame::decode(&[255; 20]).is_err());
-        assert!(Frame::decode(&[1]).is_err());
+        assert!(Frame::decode(&[255; 20], 0).is_err());
+        assert!(Frame::decode(&[1], 0).is_err());
     }
 
     #[test]

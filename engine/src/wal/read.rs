@@ -47,7 +47,7 @@ impl Wal {
     fn read_cached(&self, lsn: u64) -> Result<Option<Record>> {
         let mut head = [0; FRAME_HEAD_BYTES_MAX];
         let Some(n) = self.ring.read(lsn, &mut head)? else { return Ok(None) };
-        let frame = Frame::decode(&head[..n])?;
+        let frame = Frame::decode(&head[..n], lsn)?;
         let mut payload = vec![0; frame.payload_bytes];
         if !payload.is_empty() {
             match self.ring.read(lsn + frame.head_bytes as u64, &mut payload)? {
@@ -65,7 +65,7 @@ impl Wal {
         let mut buf = AlignedBuf::new((to - start) as usize);
         self.segments.read(start, &mut buf)?;
         let skip = (lsn - start) as usize;
-        let mut frame = Frame::decode(&buf[skip..])?;
+        let mut frame = Frame::decode(&buf[skip..], lsn)?;
         let end = lsn + frame.bytes() as u64;
         if end > self.ring.written() {
             return Err(corrupt("record too long", lsn));
@@ -73,7 +73,7 @@ impl Wal {
         if end > to {
             buf = AlignedBuf::new((block_up(end) - start) as usize);
             self.segments.read(start, &mut buf)?;
-            frame = Frame::decode(&buf[skip..])?;
+            frame = Frame::decode(&buf[skip..], lsn)?;
         }
         let Some(payload) = buf.get(skip + frame.head_bytes..skip + frame.bytes()) else {
             return Err(corrupt("record changed while it was read", lsn));
@@ -95,8 +95,7 @@ impl Wal {
         let kept = |e: Error| if from < self.oldest() { Error::NotRetained } else { e };
         let mut at = match scanner.find_batch(from.0).map_err(kept)? {
             Some(at) => at,
-            None if from.0 % BLOCK == 0 => return Err(kept(corrupt("no batch", from.0))),
-            None => return Err(kept(corrupt("no batch around a record", from.0))),
+            None => return Err(kept(corrupt("no batch", from.0))),
         };
         while at < to {
             let Some(header) = scanner.batch(at).map_err(kept)? else {
@@ -131,7 +130,7 @@ pub(super) fn visit_records(
     let mut at = BATCH_HEADER_BYTES as usize;
     while at < batch.len() {
         let lsn = header.lsn + at as u64;
-        let frame = Frame::decode(&batch[at..])?;
+        let frame = Frame::decode(&batch[at..], lsn)?;
         let payload = batch.get(at + frame.head_bytes..at + frame.bytes());
         let Some(payload) = payload else { return Err(corrupt("record too long", lsn)) };
         if lsn >= from && lsn < to {

@@ -113,6 +113,9 @@ pub(super) fn open_files(
     let mut block = AlignedBuf::new(BLOCK as usize);
     for path in os.list(dir)? {
         let Some(number) = segment_number(&path) else { continue };
+        if (number + 1).checked_mul(segment_bytes).is_none() {
+            return Err(Error::corrupt("segment number", path.display().to_string()));
+        }
         let file = os.open(&path, OpenMode { create: false, direct: true })?;
         let bytes = file.len()?;
         let mut intact = bytes == BLOCK + segment_bytes;

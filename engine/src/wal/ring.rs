@@ -151,6 +151,8 @@ pub(super) struct Ring {
     reserve: Mutex<Reserve>,
     cache: RwLock<Cache>,
     written: AtomicU64,
+    /// `Reserve::next` for those who need no exact value.
+    reserved: AtomicU64,
     leader: Mutex<()>,
 }
 
@@ -208,6 +210,7 @@ impl Ring {
             reserve: Mutex::new(reserve),
             cache: RwLock::new(Cache { chunks: [tail].into(), low: start, pool: Vec::new() }),
             written: AtomicU64::new(start),
+            reserved: AtomicU64::new(start),
             leader: Mutex::new(()),
         }
     }
@@ -231,6 +234,7 @@ impl Ring {
         }
         let (lsn, end) = (r.next, r.next + bytes);
         r.next = end;
+        self.reserved.store(end, Ordering::Relaxed);
         let mut first = Arc::clone(&r.tail);
         let mut rest = Vec::new();
         if lsn >= first.end() || end > first.end() {
@@ -275,6 +279,11 @@ impl Ring {
         } else {
             reserve.next
         }
+    }
+
+    /// About where the stream ends, without a lock.
+    pub fn reserved(&self) -> u64 {
+        self.reserved.load(Ordering::Relaxed)
     }
 
     pub fn written(&self) -> u64 {

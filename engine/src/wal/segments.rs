@@ -58,7 +58,7 @@ pub(super) fn segment_path(dir: &Path, number: u64) -> PathBuf {
 /// The number in a segment file's name; `None` for other files.
 pub(super) fn segment_number(path: &Path) -> Option<u64> {
     let digits = path.file_name()?.to_str()?.strip_suffix(".log")?;
-    let plain = digits.len() >= 12 && digits.bytes().all(|b| b.is_ascii_digit());
+    let plain = digits.len() == 12 && digits.bytes().all(|b| b.is_ascii_digit());
     plain.then(|| digits.parse().ok())?
 }
 

@@ -257,6 +257,60 @@ fn sealed_batches_are_written_ahead() {
     assert!(wal.end() >= longest.end);
 }
 
+/// Sessions keep committing until the device fails: all of them hear of it, none hangs, and
+/// nothing that was acknowledged is lost.
+#[test]
+fn every_waiter_hears_of_a_failure() {
+    for seed in 0..20 {
+        let os = SimOs::new(seed);
+        let wal = create(&os);
+        os.fail_after(20 + 7 * seed, Fault::IoError);
+        let acknowledged: Vec<Lsn> = std::thread::scope(|scope| {
+            let session = |t: u8| {
+                let wal = &wal;
+                scope.spawn(move || {
+                    let mut acknowledged = Vec::new();
+                    loop {
+                        let at = wal.append(t, &[&[t; 300]]);
+                        match wal.flush_to(at.end) {
+                            Ok(()) => acknowledged.push(at.lsn),
+                            Err(Error::Io { .. } | Error::Poisoned { .. }) => return acknowledged,
+                            Err(e) => panic!("{e}"),
+                        }
+                    }
+                })
+            };
+            let sessions: Vec<_> = (0..8).map(session).collect();
+            sessions.into_iter().flat_map(|s| s.join().unwrap()).collect()
+        });
+        assert!(wal.is_poisoned());
+        let durable = wal.durable();
+        drop(wal);
+        os.crash();
+        let (_, found) = recover(&os, anchor_at(Lsn(BLOCK), durable)).unwrap();
+        for lsn in acknowledged {
+            assert!(found.iter().any(|r| r.0 == lsn), "{lsn}");
+        }
+    }
+}
+
+#[test]
+fn an_existing_log_keeps_its_segment_size() {
+    let os = SimOs::new(1);
+    let wal = create(&os);
+    let at = wal.append(1, &[&vec![3; 200_000]]);
+    wal.flush_to(at.end).unwrap();
+    drop(wal);
+    let other = WalOptions { segment_bytes: 1 << 20, ..options() };
+    let anchor = anchor_at(at.lsn, at.end);
+    let wal = Wal::recover(os.clone(), other, anchor, &mut |_, _| Ok(())).unwrap();
+    assert_eq!(inspect(&*os, wal.dir()).unwrap().segment_bytes, 64 << 10);
+    assert_eq!(wal.read(at.lsn).unwrap().payload.len(), 200_000);
+    assert!(wal.segments().len() >= 4);
+    let position = wal.position();
+    assert!(position.room >= position.end);
+}
+
 /// Parallel appends, flushes, reads and background steps on real files.
 #[test]
 fn many_threads_on_real_files() {
