@@ -11,6 +11,13 @@ use crate::base::entry::LSN_RANGE;
 use crate::base::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::base::{Error, Lsn, PageId, Result, TreeId, PAGE_BYTES};
 
+/// LSN of the last record applied to a page; zero for a new one.
+pub fn page_lsn(page: &[u8]) -> Lsn {
+    let mut bytes = [0; 8];
+    bytes.copy_from_slice(&page[8..16]);
+    Lsn(u64::from_le_bytes(bytes))
+}
+
 /// Whether redo may start from a zeroed page: the change holds the whole content.
 pub fn change_creates_page(change: &[u8]) -> bool {
     change.first() == Some(&super::codec::INIT)

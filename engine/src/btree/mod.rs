@@ -35,7 +35,7 @@ mod split;
 mod tests;
 mod tree;
 
-pub use apply::{apply, change_creates_page};
+pub use apply::{apply, change_creates_page, page_lsn};
 pub use check::{check_page, TreeShape};
 pub use record::{decode_record, TreeRecord, RECORD_TREE};
 pub use scan::{Direction, LeafEnd};

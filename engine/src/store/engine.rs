@@ -321,6 +321,11 @@ impl Store {
         (used.pages, used.stored_bytes)
     }
 
+    /// Every tree that has a page in the map.
+    pub fn trees(&self) -> Vec<TreeId> {
+        self.state.read().trees.keys().copied().collect()
+    }
+
     pub fn is_poisoned(&self) -> bool {
         self.poison.lock().is_some()
     }

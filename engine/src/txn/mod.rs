@@ -41,24 +41,41 @@
 //!     owner's `held`; manager, then the table's exception set. The table never calls the manager.
 //! 13. Threads sleep and time is read in `park` only.
 
+mod cursor;
 mod deadlock;
 mod interrupt;
 mod lock;
 mod lock_queue;
 mod lock_state;
+mod note;
 mod park;
 mod range;
+mod read;
+mod registry;
+mod revert;
+mod session;
 mod snapshot;
 mod table;
 mod table_image;
+mod trees;
+mod write;
 
+pub use cursor::Cursor;
 pub use interrupt::Owner;
 pub use lock::{Conflict, Enqueued, Granted, LockManager, Ticket};
 pub use lock_queue::Mode;
 pub use lock_state::LockStats;
+pub use note::Note;
+pub use read::{ReadMode, WaitPolicy};
+pub use registry::{Open, PurgeItem, Registry};
+pub use session::{
+    Context, Savepoint, Session, RECORD_ABORT, RECORD_COMMIT, RECORD_PREPARE, RECORD_REVERTED,
+};
 pub use snapshot::Snapshot;
 pub use table::{TableStats, TxnState, TxnTable};
 pub use table_image::{ImageEntry, ImageState, TableImage};
+pub use trees::{TreeGate, Trees};
+pub use write::{Expect, Written};
 
 /// What a transaction sees, as InnoDB's users know it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
