@@ -11,9 +11,18 @@ const LOCK_RELEASE_LIMIT: Duration = Duration::from_secs(10);
 
 pub fn stop(args: &StopArgs) -> Result<()> {
     let dir = ServerDir::new(&args.dir)?;
-    dir.read_marker()?;
+    let marker = dir.read_marker()?;
     let pid = match process::read_pid_file(&dir) {
         PidFile::Running(pid) => pid,
+        // A start that still makes the data directory has no process to be stopped.
+        PidFile::Missing | PidFile::Stale(_)
+            if marker.is_some() && DirLock::try_take(&dir)?.is_none() =>
+        {
+            return Err(format!(
+                "a server is being started on {}: try again",
+                dir.root().display()
+            ));
+        }
         PidFile::Missing | PidFile::Stale(_) => {
             report!("no server runs on {}", dir.root().display());
             return Ok(());
