@@ -18,6 +18,7 @@ usage: sluice-crash kill9 [options]
   --fresh-every K     rounds that one data directory lives for (5)
   --without LIST      leave out: blobs, savepoints, replace, mixed, ddl, transfers, auto-increment
   --server-option O   one more option for the server; may be repeated
+  --kill-in-shutdown  kill some servers during a clean shutdown (see docs/kill9.md)
   --keep              keep the directory even when all is well
   --inject-loss       delete an acknowledged row behind the server's restart: must fail
   --inject-phantom    insert a row behind the server's restart: must fail";
@@ -37,6 +38,7 @@ pub fn parse(mut args: impl Iterator<Item = String>) -> Result<Options, String> 
     while let Some(name) = args.next() {
         match name.as_str() {
             "--keep" => keep = true,
+            "--kill-in-shutdown" => plan.kill_in_shutdown = true,
             "--inject-loss" => plan.injection = Some(INJECT_LOSS),
             "--inject-phantom" => plan.injection = Some(INJECT_PHANTOM),
             _ => {
@@ -72,6 +74,7 @@ fn defaults() -> Plan {
         fresh_every: 5,
         without: HashSet::new(),
         server_options: Vec::new(),
+        kill_in_shutdown: false,
         injection: None,
     }
 }

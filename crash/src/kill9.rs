@@ -33,6 +33,8 @@ pub struct Plan {
     pub fresh_every: u64,
     pub without: HashSet<String>,
     pub server_options: Vec<String>,
+    /// In a quarter of the rounds, ask for a shutdown just before the kill.
+    pub kill_in_shutdown: bool,
     /// SQL that falsifies the data between restart and verification.
     pub injection: Option<&'static str>,
 }
@@ -132,7 +134,10 @@ impl Epoch {
         let kills = self.kill_restarts(rng)?;
         totals.kills += kills;
         totals.kills_in_recovery += kills;
-        let server = self.launch.start().map_err(one("restart after the kill"))?;
+        let server = self.launch.start().map_err(|error| {
+            eprintln!("{}", last_lines(&self.launch.error_log(), 15));
+            vec![format!("restart after the kill: {error}")]
+        })?;
         let (ids, cut_short) = self.binlog_counts();
         let outcome = self.verify(plan, &server)?;
         totals.binlog_ids += self.binlog_counts().0 - ids;
@@ -160,7 +165,8 @@ impl Epoch {
         };
         let sessions = rng.between(4, SLOTS as i64) as usize;
         let work = Duration::from_millis(rng.between(200, 3000) as u64);
-        let in_shutdown = rng.one_in(8).then(|| rng.between(0, 300) as u64);
+        let in_shutdown =
+            (plan.kill_in_shutdown && rng.one_in(4)).then(|| rng.between(0, 300) as u64);
         let with_ddl = settings.has("ddl") && rng.one_in(2);
         let (record, rng) = (&mut self.record, &*rng);
         thread::scope(|scope| {

@@ -113,6 +113,7 @@ impl Launch {
         vec![
             "--plugin-maturity=experimental".into(),
             "--plugin-load-add=ha_sluice.so".into(),
+            "--loose-sluice=FORCE_PLUS_PERMANENT".into(),
             "--loose-sluice-buffer-pool-size=32M".into(),
             format!("--loose-sluice-log-capacity={}M", self.log_mib),
             "--loose-sluice-flush-log-at-trx-commit=1".into(),
