@@ -17,7 +17,7 @@ use crate::txn::{
     TxnState, TxnTable,
 };
 use crate::wal::{Wal, WalAnchor, WalOptions};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -276,7 +276,8 @@ impl Opening {
         let ctx = self.context(rooms, TxnTable::restore(&image));
         let mut ordered: Vec<(&TxnId, &Trace)> = analysis.traces.iter().collect();
         ordered.sort_by_key(|(id, _)| **id);
-        for (&id, trace) in ordered {
+        let queued: HashSet<TxnId> = note.purge.iter().map(|item| item.txn).collect();
+        for (&id, trace) in ordered.into_iter().filter(|(id, _)| !queued.contains(id)) {
             restore_one(&ctx, id, trace);
         }
         for item in &note.purge {

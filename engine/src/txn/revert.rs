@@ -156,7 +156,8 @@ impl Context {
     fn purge_transaction(&self, item: PurgeItem) -> Result<usize> {
         let mut lsn = item.last_lsn;
         let mut records = 0;
-        while lsn != Lsn::ZERO {
+        // After a crash `first_lsn` can lie inside the chain: what is before it was purged.
+        while lsn != Lsn::ZERO && lsn >= item.first_lsn {
             let record = self.version_record(lsn)?;
             records += 1;
             if record.deletes {
