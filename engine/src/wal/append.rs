@@ -92,28 +92,20 @@ impl Wal {
     }
 
     /// Asks whether more work may be logged; called before any latch is taken. Waits while very
-    /// much is unwritten. `Full` while no segment can be made and the last one is in use: what
-    /// is left of it is for commits, aborts and checkpoints, which do not ask.
+    /// much is unwritten, and while it has to make a segment itself. `Full` when less than a
+    /// segment is left and no other can be made: what is left is for commits, aborts and
+    /// checkpoints, which do not ask.
     pub fn admit(&self) -> Result<()> {
         self.check_poison()?;
         let end = self.ring.reserved();
         if end.saturating_sub(self.ring.written()) > UNWRITTEN_BYTES_MAX {
             self.write_to(self.end())?;
         }
-        if self.segments.disk_full() && self.room_after(end) < self.segments.segment_bytes {
-            // Room may have come back; if not this says so.
-            self.make_segment(end + self.segments.segment_bytes)?;
+        let reserve_end = end + self.segments.segment_bytes;
+        if self.segments.end() < reserve_end {
+            self.poison_unless_full(self.segments.ensure(reserve_end))?;
         }
         Ok(())
-    }
-
-    fn room_after(&self, end: u64) -> u64 {
-        self.segments.end().saturating_sub(end)
-    }
-
-    /// Makes segments up to `to`; poisons unless the disk is just full.
-    pub(super) fn make_segment(&self, to: u64) -> Result<()> {
-        self.poison_unless_full(self.segments.ensure(to))
     }
 
     /// Background work: keeps segments ready so that no flush has to make one, and removes what

@@ -3,6 +3,7 @@
 
 use super::{Wal, WalOptions};
 use crate::os::RealOs;
+use parking_lot::Mutex;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -41,6 +42,7 @@ fn commits(threads: u64, flush: bool, run: Duration) {
     let wal = Wal::create(RealOs::new(), WalOptions::new(dir.path().join("log"))).unwrap();
     while wal.prepare_step().unwrap() {}
     let (stop, done, switches) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
+    let waits_ns = Mutex::new(Vec::new());
     let began = Instant::now();
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -54,16 +56,18 @@ fn commits(threads: u64, flush: bool, run: Duration) {
         for _ in 0..threads {
             scope.spawn(|| {
                 let payload = [42; 200];
-                let mut n = 0;
+                let mut own_waits_ns = Vec::new();
                 while !stop.load(Ordering::Relaxed) {
                     wal.admit().unwrap();
                     let at = wal.append(1, &[&payload[..50], &payload[50..]]);
+                    let began = Instant::now();
                     if flush {
                         wal.flush_to(at.end).unwrap();
                     }
-                    n += 1;
+                    own_waits_ns.push(began.elapsed().as_nanos() as u64);
                 }
-                done.fetch_add(n, Ordering::Relaxed);
+                done.fetch_add(own_waits_ns.len() as u64, Ordering::Relaxed);
+                waits_ns.lock().append(&mut own_waits_ns);
                 switches.fetch_add(context_switches(), Ordering::Relaxed);
             });
         }
@@ -72,15 +76,19 @@ fn commits(threads: u64, flush: bool, run: Duration) {
     });
     let seconds = began.elapsed().as_secs_f64();
     let stats = wal.stats();
+    let mut waits_ns = waits_ns.into_inner();
+    waits_ns.sort_unstable();
+    let wait_us = |percent: usize| waits_ns[(waits_ns.len() - 1) * percent / 100] / 1000;
     let commits = done.into_inner() as f64;
     println!(
         "{threads:3} threads, flush {flush:5}: {:9.0} appends/s, {:6.0} flushes/s ({} by one write), \
-         {:5.2} context switches an append, {:6.1} us mean wait, {} late segments",
+         {:5.2} context switches an append, wait p50 {} us, p99 {} us, {} late segments",
         commits / seconds,
         stats.flushes as f64 / seconds,
         stats.flushes_by_one_write,
         switches.into_inner() as f64 / commits,
-        stats.flush_wait_ns as f64 / stats.flush_waits.max(1) as f64 / 1000.0,
+        wait_us(50),
+        wait_us(99),
         stats.segments_late,
     );
 }

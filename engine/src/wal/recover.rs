@@ -132,12 +132,11 @@ pub(super) fn open_files(
     Ok(files)
 }
 
+/// Number of the first file of a run, the run, and all other files.
+type Chosen = (u64, VecDeque<Arc<dyn File>>, Vec<Found>);
+
 /// The longest run of intact consecutive files around the position `from`, and all other files.
-fn choose_files(
-    mut files: BTreeMap<u64, Found>,
-    from: u64,
-    segment_bytes: u64,
-) -> Result<(u64, VecDeque<Arc<dyn File>>, Vec<Found>)> {
+fn choose_files(mut files: BTreeMap<u64, Found>, from: u64, segment_bytes: u64) -> Result<Chosen> {
     let is_intact = |n: u64| files.get(&n).is_some_and(|f| f.intact);
     let mut first = from / segment_bytes;
     // The log may end exactly where a segment does.

@@ -13,7 +13,7 @@ use crate::os::{AlignedBuf, File, OpenMode, Os};
 use parking_lot::{Mutex, RwLock};
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
 /// Zeros are written in pieces of this size.
@@ -27,8 +27,8 @@ pub(super) struct Segments {
     /// One thread makes, renames or removes files at a time.
     maintain: Mutex<()>,
     oldest: AtomicU64,
-    /// The last attempt to make a segment met a full disk.
-    disk_full: AtomicBool,
+    /// Position behind the last file.
+    end: AtomicU64,
     created: AtomicU64,
     recycled: AtomicU64,
     removed: AtomicU64,
@@ -72,6 +72,7 @@ impl Segments {
         files: VecDeque<Arc<dyn File>>,
     ) -> Segments {
         let oldest = (first * segment_bytes).max(STREAM_START);
+        let end = (first + files.len() as u64) * segment_bytes;
         Segments {
             os,
             dir,
@@ -79,7 +80,7 @@ impl Segments {
             set: RwLock::new(Set { first, files, free: VecDeque::new() }),
             maintain: Mutex::new(()),
             oldest: AtomicU64::new(oldest),
-            disk_full: AtomicBool::new(false),
+            end: AtomicU64::new(end),
             created: AtomicU64::new(0),
             recycled: AtomicU64::new(0),
             removed: AtomicU64::new(0),
@@ -97,12 +98,7 @@ impl Segments {
 
     /// Position behind the last file, spares included.
     pub fn end(&self) -> u64 {
-        let set = self.set.read();
-        (set.first + set.files.len() as u64) * self.segment_bytes
-    }
-
-    pub fn disk_full(&self) -> bool {
-        self.disk_full.load(Ordering::Relaxed)
+        self.end.load(Ordering::Acquire)
     }
 
     /// File and offset of a position, if its segment is there.
@@ -184,11 +180,11 @@ impl Segments {
             Some((old, path)) => self.recycle(old, path, number),
             None => self.create(number),
         };
-        self.disk_full.store(matches!(made, Err(Error::Full { .. })), Ordering::Relaxed);
         let file = made?;
         let mut set = self.set.write();
         assert_eq!(set.first + set.files.len() as u64, number);
         set.files.push_back(file);
+        self.end.store((number + 1) * self.segment_bytes, Ordering::Release);
         Ok(())
     }
 
