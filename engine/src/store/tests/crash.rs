@@ -1,84 +1,19 @@
-//! The room against a simple model: a map of pages, and what a crash may leave of it.
+//! Random work, a power cut at a random mutation, and the model of the newest checkpoint.
 
 use super::*;
-use crate::base::{Error, PAGE_BYTES};
-use crate::os::sim::{Fault, SimOs, SimRng};
-use crate::os::Os;
-use std::collections::BTreeMap;
-use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
-use std::sync::Arc;
+use crate::os::sim::Fault;
 
-const DIR: &str = "/store";
 const PAGES: u64 = 40;
-const TREES: u64 = 3;
-
-fn options() -> StoreOptions {
-    StoreOptions { dir: DIR.into(), segment_bytes: StoreOptions::SEGMENT_BYTES_MIN }
-}
-
-/// The content of a page follows from this; so the model stays small.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Version {
-    lsn: u64,
-    tree: u32,
-    /// How many bytes do not compress.
-    noise: usize,
-}
-
-impl Version {
-    fn bytes(&self, page: u64) -> Vec<u8> {
-        let mut rng = SimRng::new(self.lsn * 1000 + page);
-        let mut bytes = vec![(self.lsn % 251) as u8; PAGE_BYTES];
-        bytes[..8].copy_from_slice(&page.to_le_bytes());
-        for chunk in bytes[8..8 + self.noise].chunks_mut(8) {
-            let word = rng.next_u64().to_le_bytes();
-            chunk.copy_from_slice(&word[..chunk.len()]);
-        }
-        bytes
-    }
-}
-
-type Model = BTreeMap<u64, Version>;
-
-fn write_one(store: &Store, page: u64, v: Version, compression: Compression) -> Result<(), Error> {
-    let (tree, lsn) = (TreeId(v.tree), Lsn(v.lsn));
-    let bytes = v.bytes(page);
-    store.write(&[PageWrite { page: PageId(page), tree, lsn, bytes: &bytes, compression }])
-}
-
-fn check_page(store: &Store, page: u64, want: Option<&Version>) -> Result<(), Error> {
-    let mut out = vec![0xaa; PAGE_BYTES];
-    let got = store.read(PageId(page), &mut out)?;
-    let want_info = want.map(|v| PageInfo { lsn: Lsn(v.lsn), tree: TreeId(v.tree) });
-    assert_eq!(got, want_info, "page {page}");
-    if let Some(version) = want {
-        assert!(out == version.bytes(page), "bytes of page {page} at {version:?}");
-    }
-    Ok(())
-}
-
-fn check_all(store: &Store, model: &Model) {
-    for page in 1..=PAGES {
-        check_page(store, page, model.get(&page)).expect("a sound store");
-    }
-    assert_eq!(store.pages(), model.len() as u64);
-    for tree in 0..TREES {
-        let of_tree = model.values().filter(|v| u64::from(v.tree) == tree).count() as u64;
-        assert_eq!(store.tree_bytes(TreeId(tree as u32)).0, of_tree);
-    }
-    let stats = store.stats();
-    let live: u64 = (0..TREES).map(|t| store.tree_bytes(TreeId(t as u32)).1).sum();
-    assert_eq!(stats.live_bytes, live);
-    let sum = stats.live_bytes + stats.dead_bytes + stats.free_bytes + stats.reserved_bytes;
-    assert_eq!(sum, stats.segments * stats.segment_bytes);
-}
+const TREES: u32 = 3;
 
 /// One life after the other of one store, with crashes at random mutations.
 struct Run {
     os: Arc<SimOs>,
     rng: SimRng,
     lsn: u64,
+    checkpoints: u64,
+    /// What all lives did together.
+    sums: StoreStats,
     /// What the running store must show.
     live: Model,
     /// What the newest checkpoint that returned `Ok` must show, with its note.
@@ -92,7 +27,7 @@ impl Run {
         self.lsn += 1;
         let page = 1 + self.rng.below(PAGES);
         let noise = self.rng.below(PAGE_BYTES as u64 - 8) as usize;
-        let tree = self.live.get(&page).map_or(self.rng.below(TREES) as u32, |v| v.tree);
+        let tree = self.live.get(&page).map_or(self.rng.below(u64::from(TREES)) as u32, |v| v.tree);
         let version = Version { lsn: self.lsn, tree, noise };
         let compression = match self.rng.below(3) {
             0 => Compression::None,
@@ -107,7 +42,9 @@ impl Run {
     }
 
     fn checkpoint(&mut self, store: &Store) -> Result<(), Error> {
-        let note = vec![self.lsn as u8; self.rng.below(9000) as usize];
+        self.checkpoints += 1;
+        let mut note = self.checkpoints.to_le_bytes().to_vec();
+        note.resize(8 + self.rng.below(9000) as usize, 7);
         self.in_flight = Some((self.live.clone(), note.clone()));
         let highest = self.live.values().map(|v| v.lsn).max().unwrap_or(0);
         let mut flushed = 0;
@@ -141,13 +78,18 @@ impl Run {
 
     /// Runs until the power goes; then the disk holds what the crash left of it.
     fn life(&mut self, store: &Store) {
-        self.os.fail_after(self.rng.below(120), Fault::PowerCut);
+        self.os.fail_after(self.rng.below(250), Fault::PowerCut);
         for _ in 0..400 {
             if let Err(error) = self.step(store) {
                 assert!(!matches!(error, Error::Corrupt { .. }), "{error}");
                 break;
             }
         }
+        let stats = store.stats();
+        self.sums.gc_bytes += stats.gc_bytes;
+        self.sums.image_bytes += stats.image_bytes;
+        self.sums.checkpoints += stats.checkpoints;
+        self.sums.segments = self.sums.segments.max(stats.segments);
         self.os.crash();
     }
 
@@ -160,18 +102,24 @@ impl Run {
         }
         assert_eq!(note, self.durable.1, "the note of the newest checkpoint");
         self.live = self.durable.0.clone();
-        check_all(&store, &self.live);
+        check_all(&store, &self.live, PAGES, TREES);
         store
     }
 }
 
-fn run_crashes(seed: u64) -> StoreStats {
-    let os = SimOs::new(seed);
-    let mut store = Store::create(os.clone(), options()).unwrap();
-    let (live, durable) = (Model::new(), (Model::new(), Vec::new()));
-    let rng = SimRng::new(seed ^ 0x5717);
-    let mut run = Run { os, rng, lsn: 0, live, durable, in_flight: None };
-    for _ in 0..5 {
+fn run_crashes(seed: u64, lives: usize) -> StoreStats {
+    let (os, mut store) = new_store(seed);
+    let mut run = Run {
+        os,
+        rng: SimRng::new(seed ^ 0x5717),
+        lsn: 0,
+        checkpoints: 0,
+        sums: StoreStats::default(),
+        live: Model::new(),
+        durable: (Model::new(), Vec::new()),
+        in_flight: None,
+    };
+    for _ in 0..lives {
         run.life(&store);
         // The power may go again while the store is opened.
         if run.rng.chance(30) {
@@ -181,12 +129,55 @@ fn run_crashes(seed: u64) -> StoreStats {
         }
         store = run.reopen();
     }
-    store.stats()
+    run.sums
 }
 
 #[test]
 fn a_crash_leaves_the_newest_checkpoint() {
     for seed in 0..250 {
-        run_crashes(seed);
+        let sums = run_crashes(seed, 5);
+        if seed % 50 == 0 {
+            // The run is worth nothing unless it collects, checkpoints and reuses segments.
+            assert!(sums.gc_bytes > 0 && sums.checkpoints > 3, "{sums:?}");
+            let written = sums.image_bytes + sums.gc_bytes;
+            assert!(written > sums.segments * options().segment_bytes, "no reuse: {sums:?}");
+        }
+    }
+}
+
+#[test]
+fn the_map_is_compacted_and_old_map_files_go() {
+    let (os, store) = new_store(1);
+    let mut model = Model::new();
+    for lsn in 1..60 {
+        let version = Version { lsn, tree: 1, noise: 100 };
+        write_one(&store, lsn, version, Compression::Lz4).unwrap();
+        model.insert(lsn, version);
+        checkpoint(&store, &[lsn as u8; 9000]).unwrap();
+    }
+    let names = crate::os::Os::list(&*os, DIR.as_ref()).unwrap();
+    assert_eq!(names.len(), 4, "{names:?}");
+    assert!(!names.contains(&mapfile::snapshot_path(DIR.as_ref(), 1)));
+    drop(store);
+    let (store, note) = Store::open(os, options()).unwrap();
+    assert_eq!(note, [59; 9000]);
+    check_all(&store, &model, 70, 2);
+    assert_eq!(store.max_page(), PageId(59));
+}
+
+#[test]
+fn an_interrupted_creation_is_started_again() {
+    for seed in 0..200 {
+        let os = SimOs::new(seed);
+        os.fail_after(seed % 25, Fault::PowerCut);
+        let done = Store::create(os.clone(), options()).is_ok();
+        os.crash();
+        if !Store::exists(&*os, DIR.as_ref()).unwrap() {
+            assert!(!done);
+            Store::create(os.clone(), options()).unwrap();
+        }
+        let (store, note) = Store::open(os, options()).unwrap();
+        assert!(note.is_empty());
+        check_all(&store, &Model::new(), 3, 1);
     }
 }
