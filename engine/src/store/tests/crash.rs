@@ -48,13 +48,18 @@ impl Run {
         self.in_flight = Some((self.live.clone(), note.clone()));
         let highest = self.live.values().map(|v| v.lsn).max().unwrap_or(0);
         let mut flushed = 0;
+        let others = if self.rng.chance(50) { self.rng.below(40) } else { 0 };
         store.checkpoint(&note, &mut |lsn| {
             flushed = lsn.0;
+            // Other threads work on while the log is flushed; space freed too early would be
+            // overwritten here, under the map that a crash goes back to.
+            for _ in 0..others {
+                self.write(store)?;
+            }
             Ok(())
         })?;
         assert!(flushed >= highest, "the log was not flushed past the map");
-        self.durable = (self.live.clone(), note);
-        self.in_flight = None;
+        self.durable = self.in_flight.take().expect("set above");
         Ok(())
     }
 
