@@ -30,6 +30,9 @@ enum Use {
 struct Segment {
     usage: Use,
     live_bytes: u64,
+    /// Bytes of all records that were ever published in it; the rest is padding, which GC would
+    /// only pad again. Unknown, so taken for the whole segment, if an earlier life wrote it.
+    packed_bytes: u64,
 }
 
 /// Totals in bytes.
@@ -73,7 +76,7 @@ impl SegmentTable {
     pub fn add_free(&mut self) {
         // No read can know the new place, so it goes to the front with the oldest epoch.
         self.free.push_front((self.segments.len(), 0));
-        self.segments.push(Segment { usage: Use::Free, live_bytes: 0 });
+        self.segments.push(Segment { usage: Use::Free, live_bytes: 0, packed_bytes: 0 });
     }
 
     /// Ends loading: what holds live bytes is closed, all other segments are free.
@@ -82,7 +85,8 @@ impl SegmentTable {
             let live_bytes = live.get(segment).copied().unwrap_or(0);
             let used = live_bytes > 0;
             let usage = if used { Use::Closed { at: 0, bad: false } } else { Use::Free };
-            self.segments.push(Segment { usage, live_bytes });
+            let packed_bytes = if used { self.segment_bytes } else { 0 };
+            self.segments.push(Segment { usage, live_bytes, packed_bytes });
             if !used {
                 self.free.push_back((segment, 0));
             }
@@ -122,7 +126,8 @@ impl SegmentTable {
         let entry = &mut self.segments[segment];
         assert!(entry.usage != Use::Free, "a record in a free segment");
         entry.live_bytes += bytes as u64;
-        assert!(entry.live_bytes <= self.segment_bytes);
+        entry.packed_bytes += bytes as u64;
+        assert!(entry.packed_bytes <= self.segment_bytes);
     }
 
     pub fn sub_live(&mut self, place: u64, bytes: usize) {
@@ -151,6 +156,7 @@ impl SegmentTable {
             assert!(matches!(entry.usage, Use::Closed { .. }));
             assert_eq!(entry.live_bytes, 0, "nothing is ever added to a closed segment");
             entry.usage = Use::Free;
+            entry.packed_bytes = 0;
             self.free.push_back((segment, epoch + 1));
         }
     }
@@ -169,7 +175,8 @@ impl SegmentTable {
         let score = |s: &Segment| -> Option<f64> {
             let Use::Closed { at, bad: false } = s.usage else { return None };
             let live = s.live_bytes as f64 / self.segment_bytes as f64;
-            if s.live_bytes == 0 || live > 0.9 {
+            // Without this gain a cleaned segment could be worth cleaning for ever.
+            if s.live_bytes == 0 || s.packed_bytes - s.live_bytes < self.segment_bytes / 10 {
                 return None;
             }
             let age = (self.closings - at + 1) as f64;
@@ -194,7 +201,7 @@ impl SegmentTable {
                     totals.releasable_bytes += self.segment_bytes;
                 }
                 Use::Closed { bad: false, .. } => {
-                    totals.collectable_bytes += self.segment_bytes - s.live_bytes;
+                    totals.collectable_bytes += s.packed_bytes - s.live_bytes;
                 }
                 _ => {}
             }

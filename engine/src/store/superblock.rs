@@ -85,7 +85,7 @@ impl Superblock {
     }
 }
 
-fn check_of(block: &[u8]) -> u32 {
+pub(super) fn check_of(block: &[u8]) -> u32 {
     checksum(checksum(0, &block[..CHECK_AT]), &block[BODY_AT..])
 }
 
