@@ -1,8 +1,5 @@
 use super::*;
 use crate::base::Lsn;
-use crate::os::sim::SimRng;
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
 use std::thread;
 use Bound::{Excluded, Included, Unbounded};
 use Mode::{Exclusive as X, Shared as S};
