@@ -35,7 +35,7 @@ impl Engine {
         while !self.pool.writeback_before(target, WRITEBACK_PAGES)? {}
         let note = self.checkpoint_note()?;
         self.store.checkpoint(&note.encode(), &mut |_| self.flush_log())?;
-        state.scan_from = note.scan_from;
+        state.needs_from = note.needs_from();
         state.redo_from = note.redo_from;
         state.count += 1;
         self.redo_from.store(note.redo_from.0, Ordering::Relaxed);
@@ -98,7 +98,7 @@ impl Engine {
     pub(crate) fn release_log(&self) {
         let state = *self.checkpoint.lock();
         let pins = [
-            Some(state.scan_from),
+            Some(state.needs_from),
             self.ctx.registry.oldest_lsn(),
             self.ctx.table.oldest_snapshot_pin(),
         ];
@@ -110,7 +110,7 @@ impl Engine {
     /// The log's pins, oldest first, for the status.
     pub(crate) fn log_pins(&self) -> Vec<(&'static str, Lsn)> {
         let state = *self.checkpoint.lock();
-        let mut pins = vec![("checkpoint", state.scan_from)];
+        let mut pins = vec![("checkpoint", state.needs_from)];
         pins.extend(self.ctx.registry.oldest_lsn().map(|lsn| ("transactions", lsn)));
         pins.extend(self.ctx.table.oldest_snapshot_pin().map(|lsn| ("snapshots", lsn)));
         pins.sort_by_key(|pin| pin.1);

@@ -30,7 +30,8 @@ pub(crate) struct Detached {
 /// Where the last checkpoints stand.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct CheckpointState {
-    pub scan_from: Lsn,
+    /// Below it, recovery from this checkpoint reads nothing: not to scan, to revert or to purge.
+    pub needs_from: Lsn,
     pub redo_from: Lsn,
     pub count: u64,
 }

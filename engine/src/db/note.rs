@@ -50,6 +50,13 @@ pub struct CheckpointNote {
 }
 
 impl CheckpointNote {
+    /// The lowest position of the log that a recovery from this checkpoint may read.
+    pub fn needs_from(&self) -> Lsn {
+        let open = self.open.iter().map(|open| open.first_lsn);
+        let purge = self.purge.iter().map(|item| item.first_lsn);
+        open.chain(purge).fold(self.scan_from, Lsn::min)
+    }
+
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(256);
         put_u8(&mut out, FORMAT);

@@ -206,14 +206,15 @@ impl Opening {
         let wal = Wal::recover(Arc::clone(&self.os), options, anchor, &mut |lsn, record| {
             analysis.visit(lsn, record)
         })?;
-        let rooms = self.connect(wal, store, PageId(analysis.next_page));
+        let next_page = analysis.next_page.max(store.max_page().0 + 1);
+        let rooms = self.connect(wal, store, PageId(next_page));
         let applied = self.redo(&rooms, &note, &analysis)?;
         let ctx = self.restore_transactions(&rooms, &note, &analysis);
         let catalog_tree = Tree::open(Arc::clone(&rooms.env), CATALOG_TREE, note.catalog_root);
         let catalog = Catalog::new(ctx.trees.add(catalog_tree));
         let scanned = rooms.wal.end().0.saturating_sub(note.scan_from.0);
         let state =
-            CheckpointState { scan_from: note.scan_from, redo_from: note.redo_from, count: 0 };
+            CheckpointState { needs_from: note.needs_from(), redo_from: note.redo_from, count: 0 };
         let engine = Engine::new(Parts {
             config: self.config,
             host: self.host,
