@@ -6,12 +6,12 @@
 //! [`os`] for those who choose where bytes live. docs/architecture.md tells the whole story.
 
 pub mod base;
-pub mod os;
-pub mod wal;
-pub mod store;
-pub mod buffer;
-pub mod btree;
-pub mod txn;
 pub mod binlog;
+pub mod btree;
+pub mod buffer;
 pub mod catalog;
 pub mod db;
+pub mod os;
+pub mod store;
+pub mod txn;
+pub mod wal;

@@ -1,1 +1,40 @@
-//! Room `buffer`.
+//! Room `buffer`: which pages are in memory and who may touch them.
+//!
+//! Invariants:
+//! 1. A page has at most one frame in the table. Two threads that miss the same page read it once:
+//!    the first enters a frame that it holds exclusively, the second waits for the latch.
+//! 2. Whoever gets a guard has a frame that is in the table or was in it when the latch was taken:
+//!    a frame leaves the table only when nobody else refers to it (eviction), or after it was
+//!    marked dead under its exclusive latch (failed load, freed page); a dead frame is never handed out.
+//! 3. A frame is dirty before the record of its change is in the log
+//!    ([`WriteGuard::will_change`]), with a recovery LSN not above that record's. So a checkpoint
+//!    that reads the log's end first and [`Pool::redo_point`] second misses no record.
+//! 4. At most one writeback of a page is under way, and its recovery LSN counts until the store has
+//!    the copy: an older copy never follows a newer one, and the redo point never runs ahead.
+//! 5. No call waits for a latch of another page while the pool's own locks are held, and a miss
+//!    (whose caller may hold latches) only tries latches of victims.
+//! 6. Latches: parent before child, left before right.
+//!
+//! States of a frame, with the function that makes each transition:
+//!
+//! ```text
+//! absent  --Pool::read/write (miss)--> loading (exclusive)  --store has it--> clean
+//! absent  --Pool::create-------------> clean, zeroed (exclusive)
+//! loading --store fails--------------> dead
+//! clean   --will_change--------------> dirty(rec_lsn)
+//! dirty   --writeback::claim, copy---> writing(rec_lsn) and clean;  will_change: and dirty again
+//! writing --writeback::settle--------> not writing; on failure dirty with the old rec_lsn
+//! clean and unreferenced --evict-----> absent
+//! any     --Pool::free/discard-------> dead, absent
+//! ```
+
+mod evict;
+mod frame;
+mod pool;
+mod table;
+#[cfg(test)]
+mod tests;
+mod writeback;
+
+pub use frame::{ReadGuard, WriteGuard};
+pub use pool::{Pool, PoolOptions, PoolStats};

@@ -1,1 +1,175 @@
-//! Room `catalog`.
+//! Room `catalog`: which tables and indexes exist. It is a tree like any other, written by
+//! ordinary transactions that are durable before a DDL statement returns (rules M18).
+//!
+//! Invariants:
+//! 1. The catalog tree is [`CATALOG_TREE`]; its key is the table's name, its payload a [`TableDef`].
+//! 2. Table ids grow with every create and truncate and are never reused; neither are tree ids.
+//! 3. `definition` belongs to the caller of the engine and is never interpreted here.
+
+use crate::base::codec::{put_bytes, put_u8, put_varint, Reader};
+use crate::base::{Error, PageId, Result, TreeId};
+use crate::txn::{Cursor, Expect, ReadMode, Session, TreeGate, WaitPolicy, Written};
+use std::ops::Bound;
+use std::sync::Arc;
+
+pub const CATALOG_TREE: TreeId = TreeId(1);
+pub const FIRST_USER_TREE: TreeId = TreeId(16);
+
+const FORMAT: u8 = 1;
+const INDEXES_MAX: u64 = 256;
+
+/// Where a tree is and whether its keys are unique as they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IndexDef {
+    pub tree: TreeId,
+    pub root: PageId,
+    pub unique: bool,
+}
+
+/// Compression of page images as the catalog keeps it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CompressionDef {
+    /// 0 none, 1 LZ4, 2 zstd.
+    pub method: u8,
+    pub level: u8,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableDef {
+    pub id: u64,
+    /// `[0]` is the clustered index.
+    pub indexes: Vec<IndexDef>,
+    /// Holds the parts of payloads that are too long for a leaf.
+    pub long_values: IndexDef,
+    pub autoinc_start: u64,
+    pub compression: CompressionDef,
+    pub definition: Vec<u8>,
+}
+
+fn put_index(out: &mut Vec<u8>, index: &IndexDef) {
+    put_varint(out, u64::from(index.tree.0));
+    put_varint(out, index.root.0);
+    put_u8(out, u8::from(index.unique));
+}
+
+fn read_index(r: &mut Reader<'_>) -> Result<IndexDef> {
+    let tree = u32::try_from(r.varint()?).map_err(|_| r.fail("tree id over 32 bits"))?;
+    let root = PageId(r.varint()?);
+    let unique = r.u8()? != 0;
+    Ok(IndexDef { tree: TreeId(tree), root, unique })
+}
+
+impl TableDef {
+    pub fn trees(&self) -> impl Iterator<Item = &IndexDef> {
+        self.indexes.iter().chain(std::iter::once(&self.long_values))
+    }
+
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(64 + self.definition.len());
+        put_u8(&mut out, FORMAT);
+        put_varint(&mut out, self.id);
+        put_varint(&mut out, self.indexes.len() as u64);
+        for index in self.trees() {
+            put_index(&mut out, index);
+        }
+        put_varint(&mut out, self.autoinc_start);
+        put_u8(&mut out, self.compression.method);
+        put_u8(&mut out, self.compression.level);
+        put_bytes(&mut out, &self.definition);
+        out
+    }
+
+    pub fn decode(bytes: &[u8]) -> Result<TableDef> {
+        let mut r = Reader::new(bytes, "table definition");
+        if r.u8()? != FORMAT {
+            return Err(r.fail("unknown format"));
+        }
+        let id = r.varint()?;
+        let count = r.varint()?;
+        if count == 0 || count > INDEXES_MAX {
+            return Err(r.fail("number of indexes"));
+        }
+        let indexes = (0..count).map(|_| read_index(&mut r)).collect::<Result<Vec<_>>>()?;
+        let long_values = read_index(&mut r)?;
+        let autoinc_start = r.varint()?;
+        let compression = CompressionDef { method: r.u8()?, level: r.u8()? };
+        let definition = r.bytes()?.to_vec();
+        r.finish()?;
+        Ok(TableDef { id, indexes, long_values, autoinc_start, compression, definition })
+    }
+}
+
+/// The catalog tree, written through a session of its own for each DDL statement.
+pub struct Catalog {
+    gate: Arc<TreeGate>,
+}
+
+impl Catalog {
+    pub fn new(gate: Arc<TreeGate>) -> Self {
+        assert_eq!(gate.id(), CATALOG_TREE);
+        Catalog { gate }
+    }
+
+    pub fn insert(&self, session: &mut Session, name: &str, def: &TableDef) -> Result<()> {
+        let bytes = def.encode();
+        match session.write(&self.gate, name.as_bytes(), Some(&bytes), Expect::Absent)? {
+            Written::Duplicate => Err(Error::Exists),
+            _ => Ok(()),
+        }
+    }
+
+    pub fn replace(&self, session: &mut Session, name: &str, def: &TableDef) -> Result<()> {
+        let bytes = def.encode();
+        match session.write(&self.gate, name.as_bytes(), Some(&bytes), Expect::Present)? {
+            Written::Missing => Err(Error::NotFound),
+            _ => Ok(()),
+        }
+    }
+
+    pub fn remove(&self, session: &mut Session, name: &str) -> Result<()> {
+        match session.write(&self.gate, name.as_bytes(), None, Expect::Present)? {
+            Written::Missing => Err(Error::NotFound),
+            _ => Ok(()),
+        }
+    }
+
+    /// Every table, in the order of names.
+    pub fn load(&self, session: &mut Session) -> Result<Vec<(String, TableDef)>> {
+        let mut cursor = Cursor::default();
+        let all = (Bound::Unbounded, Bound::Unbounded);
+        let forward = crate::btree::Direction::Forward;
+        let mode = ReadMode::Lock { exclusive: false, wait: WaitPolicy::NoWait };
+        cursor.start(&self.gate, all.0, all.1, forward, mode);
+        let mut tables = Vec::new();
+        while session.next(&mut cursor)? {
+            let name = std::str::from_utf8(cursor.key())
+                .map_err(|_| Error::corrupt("table name is not UTF-8", "catalog"))?;
+            tables.push((name.to_owned(), TableDef::decode(cursor.payload())?));
+        }
+        Ok(tables)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn definition_round_trip() {
+        let index =
+            |n| IndexDef { tree: TreeId(n), root: PageId(u64::from(n) * 7), unique: n == 1 };
+        let def = TableDef {
+            id: 300,
+            indexes: vec![index(1), index(2)],
+            long_values: index(3),
+            autoinc_start: 5,
+            compression: CompressionDef { method: 2, level: 3 },
+            definition: b"columns".to_vec(),
+        };
+        assert_eq!(TableDef::decode(&def.encode()).unwrap(), def);
+        let bytes = def.encode();
+        for cut in 0..bytes.len() {
+            assert!(TableDef::decode(&bytes[..cut]).is_err());
+        }
+    }
+}

@@ -1,1 +1,42 @@
-//! Room `db`.
+//! Room `db`: what happens when. Opening and recovery, rows and tables, checkpoints, background
+//! work. It is the engine's public surface.
+//!
+//! Invariants:
+//! 1. Nothing is acknowledged that is not in the log as durably as `flush_at_commit` promises.
+//! 2. A row changes in all its indexes or in none; a statement or transaction that fails leaves
+//!    nothing visible.
+//! 3. Recovery reads the log twice from the last checkpoint: first for outcomes, then for pages
+//!    (`analysis`, `redo`). A page change is applied only to a page whose LSN is lower.
+//! 4. The redo point, the scan's start and the pins of transactions, purge and snapshots are
+//!    computed from what the checkpoint read after the log's end (`checkpoint` says in which
+//!    order); a log segment is released only below all of them.
+//! 5. A table's trees are closed, and the record that says so is durable, before a page of them
+//!    is freed.
+//!
+//! Lock order: `ddl` before `checkpoint` before everything in the rooms below; `tables`,
+//! `sessions`, `prepared` and `dropped_trees` are leaves, held for a look-up only.
+
+mod analysis;
+mod background;
+mod checkpoint;
+mod config;
+mod ddl;
+mod engine;
+mod long;
+mod note;
+mod open;
+mod prepared;
+mod redo;
+mod status;
+mod table;
+#[cfg(test)]
+mod tests;
+mod trx;
+
+pub use crate::btree::Direction;
+pub use crate::txn::{Isolation, ReadMode, Savepoint, WaitPolicy};
+pub use config::{Compression, Config, FlushAtCommit, Host, Level, NoHost};
+pub use engine::Engine;
+pub use open::Geometry;
+pub use table::{IndexSpec, Table, TableSpec};
+pub use trx::{Entry, RowWrite, TableCursor as Cursor, Trx};

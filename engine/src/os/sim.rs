@@ -70,7 +70,7 @@ struct World {
 pub enum Fault {
     /// This call fails with EIO; later ones succeed.
     IoError,
-    /// This and every later writing call fails with ENOSPC.
+    /// This and every later call that needs new space fails with ENOSPC.
     DiskFull,
     /// Power is lost: this and every later call fails until [`SimOs::crash`].
     PowerCut,
@@ -189,7 +189,9 @@ impl World {
             Some((at, Fault::IoError)) if at == now => {
                 Err(Error::io(op, path, io::Error::from_raw_os_error(libc::EIO)))
             }
-            Some((at, Fault::DiskFull)) if now >= at && op != "sync" && op != "remove" => {
+            Some((at, Fault::DiskFull))
+                if now >= at && !matches!(op, "sync" | "remove" | "overwrite") =>
+            {
                 Err(Error::Full { what: "disk" })
             }
             Some((at, Fault::PowerCut)) if now >= at => Err(power_is_off(op, path)),
@@ -333,7 +335,8 @@ impl SimFile {
         if changes {
             if let Err(e) = world.mutate(op, &self.path) {
                 // A write under way when the power goes may have reached some blocks.
-                if op == "write" && matches!(world.fail_at, Some((_, Fault::PowerCut))) {
+                let writes = matches!(op, "write" | "overwrite");
+                if writes && matches!(world.fail_at, Some((_, Fault::PowerCut))) {
                     f(&mut world.inodes[self.inode])?;
                 }
                 return Err(e);
@@ -376,7 +379,11 @@ impl File for SimFile {
     }
 
     fn write_at(&self, buf: &[u8], offset: u64) -> Result<()> {
-        self.with("write", true, |inode| {
+        // Blocks that are there already need no new space.
+        let end = offset as usize + buf.len();
+        let inside = self.with("stat", false, |inode| Ok(end <= inode.live.len()))?;
+        let op = if inside { "overwrite" } else { "write" };
+        self.with(op, true, |inode| {
             write_live(inode, buf, offset);
             Ok(())
         })

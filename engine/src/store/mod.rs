@@ -1,1 +1,90 @@
-//! Room `store`.
+//! Room `store`: where a page lives and how it is packed.
+//!
+//! Pages are written as variable-length records into the segments of one log-structured file,
+//! never in place. The page map names the newest record of every page by place, length, LSN, tree
+//! and checksum, so torn, lost and misdirected writes are all found on read.
+//!
+//! Invariants:
+//! 1. Nothing durable names a record before a checkpoint does. A checkpoint captures the map,
+//!    then syncs the pages file, has the log flushed past every LSN the captured map names, syncs
+//!    the map changes, and only then writes the superblock, slot by slot.
+//! 2. The superblock names the exact end and the chained checksum of the map change log; what
+//!    lies behind that end does not exist.
+//! 3. Between checkpoints both superblock slots hold the same content (opening makes them so).
+//!    When [`Store::checkpoint`] has returned `Ok`, no slot needs what an older one named.
+//! 4. A segment is reused only if the current map and the map of both slots name nothing in it,
+//!    and every read that began before it was retired has ended.
+//! 5. A map entry changes only after its record was packed, under the lock of the stream that it
+//!    was packed to; a segment is closed only when all its records are published. GC changes
+//!    entries by compare-and-swap on the whole old entry.
+//! 6. A read is reported [`Corrupt`](crate::base::Error::Corrupt) only if the map entry is
+//!    unchanged after it failed.
+//! 7. The map lock is never held over I/O. A full disk poisons nothing: what was packed stays
+//!    readable in memory and is written later. Any other failed write or sync poisons the store:
+//!    reads go on, everything else is refused.
+//! 8. The last [`segments::RESERVED_SEGMENTS`] free segments belong to GC, and the change log
+//!    has disk space reserved behind its end, so that a full store can be cleaned.
+//!
+//! Lock order: checkpointer or collector, then growth, then one stream, then state or tail. The
+//! writing lock is taken with none of stream, state and tail held.
+//!
+//! Files: `superblock`, `pages`, `map-<generation>`, `mapchanges-<generation>`.
+
+mod checkpoint;
+mod engine;
+mod epoch;
+mod gc;
+mod map;
+mod mapfile;
+mod pages;
+mod record;
+mod segments;
+mod state;
+mod stats;
+mod superblock;
+#[cfg(test)]
+mod tests;
+
+pub use engine::{PageInfo, Store};
+pub use map::PAGE_ID_MAX;
+pub use stats::StoreStats;
+
+use crate::base::{Lsn, PageId, TreeId};
+use std::path::PathBuf;
+
+/// How the image of a page is stored. A page that does not shrink is stored raw.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compression {
+    None,
+    Lz4,
+    /// With zstd's level.
+    Zstd(i32),
+}
+
+#[derive(Clone, Debug)]
+pub struct StoreOptions {
+    pub dir: PathBuf,
+    /// The unit of reuse. An existing store keeps the size that it was created with.
+    pub segment_bytes: u64,
+}
+
+impl StoreOptions {
+    pub const SEGMENT_BYTES_DEFAULT: u64 = 8 << 20;
+    pub const SEGMENT_BYTES_MIN: u64 = 64 << 10;
+
+    pub fn new(dir: impl Into<PathBuf>) -> StoreOptions {
+        StoreOptions { dir: dir.into(), segment_bytes: Self::SEGMENT_BYTES_DEFAULT }
+    }
+}
+
+/// One page to be written. The store does not look into `bytes`.
+#[derive(Clone, Copy)]
+pub struct PageWrite<'a> {
+    pub page: PageId,
+    pub tree: TreeId,
+    /// The page's LSN: the log must be durable past it before a checkpoint names this record.
+    pub lsn: Lsn,
+    /// Exactly `PAGE_BYTES`.
+    pub bytes: &'a [u8],
+    pub compression: Compression,
+}

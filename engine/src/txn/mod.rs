@@ -1,1 +1,88 @@
-//! Room `txn`.
+//! Room `txn`: who sees which version and who waits.
+//!
+//! The core, below, knows no trees, pages or log: the transaction table says which ids are
+//! committed and in what order, snapshots say what a reader sees, the lock manager who waits.
+//!
+//! ```text
+//! id:     allocate -> active -> set_prepared -> prepared
+//!         active | prepared -> commit -> committed(csn)
+//!         active | prepared -> abort -> aborted -> forget (every entry is reverted)
+//! waiter: enqueue -> waiting -> granted | deadlock (victim) | timed out | interrupted
+//! ```
+//!
+//! Invariants of the table and its snapshots:
+//! 1. An id below the horizon is committed for every snapshot that counts csns, unless it is in
+//!    the exception set. The set is changed before the horizon passes an id.
+//! 2. Csns are given out, their states stored and the watermark moved in one step under one
+//!    mutex; a snapshot is the watermark and registers under the same mutex. So a snapshot sees a
+//!    transaction wholly or not at all, always the same way, and the oldest snapshot is never
+//!    computed beside a registration.
+//! 3. `commit` does not allocate, fail, or wait for anything but that mutex.
+//! 4. A word of the ring is reused only after the horizon passed its id; readers look at the
+//!    horizon again after the word.
+//! 5. The ring does not fill: open ids become exceptions, snapshots that hold it back get a
+//!    classical view, before the horizon passes what only the view tells.
+//! 6. Whoever reads an entry resolves its id under the same leaf latch (M9). Then an aborted id
+//!    can be forgotten as soon as its last entry is reverted, without an epoch.
+//! 7. A state-changing record is announced (`will_record`) before it is appended, so that a
+//!    checkpoint image never hides an outcome from the scan.
+//!
+//! Invariants of the lock manager:
+//! 8. Granted holds of one row are compatible, and with every interval of others over it that was
+//!    grown by `try_lock_next`.
+//! 9. First come, first served: a request goes ahead of a waiter only if they are compatible, or
+//!    if it holds the row already (an upgrade). The end of a hold grants to the head of the queue
+//!    and wakes only those it granted to (S3).
+//! 10. The end of a transaction stores its state, then releases. An implicit hold is recorded only
+//!     for an id that is not over, checked under the manager's mutex: so it is always released.
+//! 11. An owner waits for one thing at a time, and no cycle of waiters outlives the call that
+//!     closed it.
+//! 12. No call-out (report, unpark) happens under the mutex. Order of locks: manager, then an
+//!     owner's `held`; manager, then the table's exception set. The table never calls the manager.
+//! 13. Threads sleep and time is read in `park` only.
+
+mod cursor;
+mod deadlock;
+mod interrupt;
+mod lock;
+mod lock_queue;
+mod lock_state;
+mod note;
+mod park;
+mod range;
+mod read;
+mod registry;
+mod revert;
+mod session;
+mod snapshot;
+mod table;
+mod table_image;
+mod trees;
+mod write;
+
+pub use cursor::Cursor;
+pub use interrupt::Owner;
+pub use lock::{Conflict, Enqueued, Granted, LockManager, Ticket};
+pub use lock_queue::Mode;
+pub use lock_state::LockStats;
+pub use note::Note;
+pub use read::{ReadMode, WaitPolicy};
+pub use registry::{Open, PurgeItem, Registry};
+pub use session::{
+    Context, Savepoint, Session, RECORD_ABORT, RECORD_COMMIT, RECORD_PREPARE, RECORD_REVERTED,
+};
+pub use snapshot::Snapshot;
+pub use table::{TableStats, TxnState, TxnTable};
+pub use table_image::{ImageEntry, ImageState, TableImage};
+pub use trees::{TreeGate, Trees};
+pub use write::{Expect, Written};
+
+/// What a transaction sees, as InnoDB's users know it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Isolation {
+    ReadUncommitted,
+    ReadCommitted,
+    #[default]
+    RepeatableRead,
+    Serializable,
+}

@@ -1,1 +1,107 @@
-//! Room `wal`.
+//! Room `wal`: when bytes become durable.
+//!
+//! One endless stream of bytes; an LSN is a physical position in it, so that any record can be
+//! read alone. The stream is cut into *batches*, each of which starts at a block boundary with a
+//! header and ends with zeros up to the next block. Files hold consecutive *segments* of it.
+//!
+//! Invariants:
+//! 1. Every byte of the stream below [`Wal::end`] belongs to exactly one batch: header, records,
+//!    padding. A block that holds acknowledged records is never written again.
+//! 2. A record starts in the segment in which its batch starts; a batch that crosses a segment
+//!    boundary holds exactly one record. So a scan from a kept record needs kept segments only.
+//! 3. `oldest <= durable <= written <= end`. `durable` and `written` lie on batch boundaries.
+//! 4. `durable` passes a batch only after a data-sync write of all of it, or after a sync of each
+//!    file it lies in that began when its writes had returned.
+//! 5. A batch carries its LSN, its incarnation (a number new at every open, which seeds its
+//!    checksum) and the durable LSN at its writing. At or above the LSN where the newest
+//!    incarnation began only its own batches are valid; below it incarnations never decrease.
+//! 6. An incarnation is durable in the control file before anything of it is appended; when it is
+//!    written, everything below its start is durable.
+//! 7. A recovered end below what is known durable (anchor, control file, or the header of a batch
+//!    behind it) is [`Corrupt`](crate::base::Error::Corrupt): never a shorter log.
+//! 8. A segment's file is fully allocated, written once, has its header and its name durable
+//!    before the first batch in it is written. No room for one is [`Full`](crate::base::Error::Full)
+//!    and may be tried again. Any other failed write or sync poisons the log for ever.
+//! 9. Nobody waits in [`Wal::append`]: it takes the reservation mutex for arithmetic only.
+//!
+//! Life of a batch: *open* (`Ring::append` reserves and copies into it) -> *sealed* (`Ring::seal`,
+//! or an append that finds it large enough; no more reservations) -> *finished* (`Leading::finish`:
+//! all copies done, header and padding in place) -> *written* (`Leading::written`) -> *durable*
+//! (`Wal::publish`). One thread, the flush leader, makes the last three steps at a time.
+//!
+//! Lock order: election, io, ring leader, reservation, cache, segments' maintenance, segments' set.
+
+mod append;
+mod flush;
+mod format;
+mod inspect;
+mod read;
+mod recover;
+mod ring;
+mod segments;
+mod stats;
+
+#[cfg(test)]
+mod bench;
+#[cfg(test)]
+mod crash_tests;
+#[cfg(test)]
+mod tests;
+
+pub use append::Wal;
+pub use format::WalAnchor;
+pub use inspect::{inspect, SegmentInfo, SegmentState, WalFiles, WalPosition};
+pub use stats::WalStats;
+
+use crate::base::Lsn;
+use std::path::PathBuf;
+
+/// Kinds of records are below this, so that bytes can be counted by kind.
+pub const RECORD_KINDS: usize = 32;
+
+/// Where the log lives and how large its parts are.
+#[derive(Clone, Debug)]
+pub struct WalOptions {
+    pub dir: PathBuf,
+    /// Size the log's files may reach before unneeded ones are removed instead of kept for reuse.
+    /// A soft limit: pinned segments are kept whatever their number.
+    pub capacity_bytes: u64,
+    /// Fixed when the log is created; an existing log keeps its own.
+    pub segment_bytes: u64,
+    /// Recent log kept in memory.
+    pub cache_bytes: u64,
+}
+
+impl WalOptions {
+    pub fn new(dir: impl Into<PathBuf>) -> Self {
+        WalOptions {
+            dir: dir.into(),
+            capacity_bytes: 1 << 30,
+            segment_bytes: 16 << 20,
+            cache_bytes: 32 << 20,
+        }
+    }
+}
+
+/// What an append returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Appended {
+    /// The record's start, which is its name for ever.
+    pub lsn: Lsn,
+    /// [`Wal::flush_to`] this makes the record durable.
+    pub end: Lsn,
+}
+
+/// A record in somebody else's buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordRef<'a> {
+    pub kind: u8,
+    pub payload: &'a [u8],
+}
+
+/// A record of one's own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    pub kind: u8,
+    pub payload: Vec<u8>,
+}

@@ -1,0 +1,114 @@
+//! The command line.
+
+use crate::kill9::{BinlogMode, Plan};
+use crate::server::Prefix;
+use crate::workload::FEATURES;
+use std::collections::HashSet;
+use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+pub const USAGE: &str = "\
+usage: sluice-crash kill9 [options]
+  --rounds N          rounds of work, kill, restart, verify (10)
+  --seed S            workload and timing (from the clock)
+  --engine E          Sluice, or InnoDB to try the harness (Sluice)
+  --prefix P          the private server installation ($SLUICE_PREFIX)
+  --dir D             a directory to make and work in (a new one in $TMPDIR)
+  --binlog MODE       on, off, or mix: alternating by data directory (mix)
+  --fresh-every K     rounds that one data directory lives for (5)
+  --without LIST      leave out: blobs, savepoints, replace, mixed, ddl, transfers, auto-increment
+  --server-option O   one more option for the server; may be repeated
+  --kill-in-shutdown  kill some servers during a clean shutdown (see docs/kill9.md)
+  --keep              keep the directory even when all is well
+  --inject-loss       delete an acknowledged row behind the server's restart: must fail
+  --inject-phantom    insert a row behind the server's restart: must fail";
+
+pub struct Options {
+    pub plan: Plan,
+    pub keep: bool,
+}
+
+pub fn parse(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
+    match args.next().as_deref() {
+        Some("kill9") => {}
+        other => return Err(format!("unknown command {:?}", other.unwrap_or(""))),
+    }
+    let mut plan = defaults();
+    let mut keep = false;
+    while let Some(name) = args.next() {
+        match name.as_str() {
+            "--keep" => keep = true,
+            "--kill-in-shutdown" => plan.kill_in_shutdown = true,
+            "--inject-loss" => plan.injection = Some(INJECT_LOSS),
+            "--inject-phantom" => plan.injection = Some(INJECT_PHANTOM),
+            _ => {
+                let value = args.next().ok_or(format!("{name} needs a value"))?;
+                set(&mut plan, &name, value)?;
+            }
+        }
+    }
+    if plan.prefix.root.as_os_str().is_empty() {
+        return Err("no --prefix and no $SLUICE_PREFIX".into());
+    }
+    if plan.fresh_every == 0 {
+        return Err("--fresh-every must not be 0".into());
+    }
+    plan.prefix.root = std::path::absolute(&plan.prefix.root).map_err(|e| e.to_string())?;
+    plan.dir = std::path::absolute(&plan.dir).map_err(|e| e.to_string())?;
+    Ok(Options { plan, keep })
+}
+
+const INJECT_LOSS: &str = "DELETE FROM main_rows LIMIT 1";
+const INJECT_PHANTOM: &str = "INSERT INTO main_rows VALUES (999999, 1, NULL, '', NULL)";
+
+fn defaults() -> Plan {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let name = format!("sluice-kill9.{}", std::process::id());
+    Plan {
+        rounds: 10,
+        seed: now.as_nanos() as u64 % 1_000_000,
+        engine: "Sluice".into(),
+        prefix: Prefix { root: std::env::var_os("SLUICE_PREFIX").unwrap_or_default().into() },
+        dir: std::env::temp_dir().join(name),
+        binlog: BinlogMode::Mix,
+        fresh_every: 5,
+        without: HashSet::new(),
+        server_options: Vec::new(),
+        kill_in_shutdown: false,
+        injection: None,
+    }
+}
+
+fn set(plan: &mut Plan, name: &str, value: String) -> Result<(), String> {
+    match name {
+        "--rounds" => plan.rounds = number(name, &value)?,
+        "--seed" => plan.seed = number(name, &value)?,
+        "--fresh-every" => plan.fresh_every = number(name, &value)?,
+        "--engine" => plan.engine = value,
+        "--prefix" => plan.prefix = Prefix { root: PathBuf::from(value) },
+        "--dir" => plan.dir = PathBuf::from(value),
+        "--server-option" => plan.server_options.push(value),
+        "--binlog" => {
+            plan.binlog = match value.as_str() {
+                "on" => BinlogMode::On,
+                "off" => BinlogMode::Off,
+                "mix" => BinlogMode::Mix,
+                _ => return Err(format!("--binlog {value}?")),
+            }
+        }
+        "--without" => {
+            for feature in value.split(',').filter(|f| !f.is_empty()) {
+                if !FEATURES.contains(&feature) {
+                    return Err(format!("--without {feature}?"));
+                }
+                plan.without.insert(feature.into());
+            }
+        }
+        _ => return Err(format!("unknown option {name}")),
+    }
+    Ok(())
+}
+
+fn number(name: &str, value: &str) -> Result<u64, String> {
+    value.parse().map_err(|_| format!("{name} {value}: not a number"))
+}

@@ -1,0 +1,82 @@
+//! One connection to the server under test. What matters here is the difference between "the
+//! server said no" (the statement did not happen) and "the connection is gone" (nobody knows).
+
+use mysql::consts::CapabilityFlags;
+use mysql::prelude::{FromRow, Queryable};
+use mysql::{Conn, OptsBuilder};
+use std::fmt;
+use std::path::Path;
+use std::time::Duration;
+
+pub enum Fault {
+    /// The server answered with this error.
+    Sql(u16, String),
+    /// No answer, or an answer that says that the server is going down.
+    Lost(String),
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            Fault::Sql(code, text) => write!(out, "error {code}: {text}"),
+            Fault::Lost(text) => write!(out, "connection lost: {text}"),
+        }
+    }
+}
+
+pub type Reply<T> = Result<T, Fault>;
+
+pub const DUPLICATE: u16 = 1062;
+
+/// Longer than any wait that is not a hang.
+const ANSWER_LIMIT: Duration = Duration::from_secs(60);
+
+/// Errors by which a server says goodbye: shutdown in progress, interrupted, connection killed,
+/// and the network errors it reports about itself.
+const GOING_DOWN: [u16; 9] = [1053, 1152, 1158, 1159, 1160, 1161, 1184, 1317, 1927];
+
+impl From<mysql::Error> for Fault {
+    fn from(error: mysql::Error) -> Fault {
+        match error {
+            mysql::Error::MySqlError(e) if !GOING_DOWN.contains(&e.code) => {
+                Fault::Sql(e.code, e.message)
+            }
+            other => Fault::Lost(other.to_string()),
+        }
+    }
+}
+
+pub struct Client {
+    conn: Conn,
+}
+
+impl Client {
+    pub fn connect(socket: &Path, database: &str) -> Reply<Client> {
+        let opts = OptsBuilder::new()
+            .socket(Some(socket.to_string_lossy()))
+            .user(Some("root"))
+            .db_name(Some(database).filter(|d| !d.is_empty()))
+            .read_timeout(Some(ANSWER_LIMIT))
+            .write_timeout(Some(ANSWER_LIMIT))
+            .additional_capabilities(CapabilityFlags::CLIENT_FOUND_ROWS)
+            .stmt_cache_size(0usize);
+        Ok(Client { conn: Conn::new(opts)? })
+    }
+
+    pub fn run(&mut self, sql: &str) -> Reply<()> {
+        Ok(self.conn.query_drop(sql)?)
+    }
+
+    pub fn rows<T: FromRow>(&mut self, sql: &str) -> Reply<Vec<T>> {
+        Ok(self.conn.query(sql)?)
+    }
+
+    /// Rows matched by the last statement (not only those that changed).
+    pub fn matched(&self) -> u64 {
+        self.conn.affected_rows()
+    }
+
+    pub fn last_insert_id(&self) -> i64 {
+        self.conn.last_insert_id() as i64
+    }
+}

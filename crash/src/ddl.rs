@@ -1,0 +1,156 @@
+//! One session of DDL on tables of its own. The record is the set of tables with their shape;
+//! the statement in flight at the crash may have happened or not, as a whole.
+
+use crate::client::{Client, Fault, Reply};
+use crate::rng::Rng;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Shape {
+    pub rows: i64,
+    pub columns: i64,
+    pub indexed: bool,
+}
+
+pub type Tables = BTreeMap<String, Shape>;
+
+#[derive(Default)]
+pub struct DdlRecord {
+    pub tables: Tables,
+    /// What `tables` becomes when the statement in flight has happened.
+    pub doubtful: Option<Tables>,
+    pub acknowledged: u64,
+    pub violations: Vec<String>,
+    next: u64,
+}
+
+const BASE_COLUMNS: i64 = 2;
+
+pub fn run_session(record: &mut DdlRecord, socket: &Path, engine: &str, mut rng: Rng) {
+    let Ok(mut client) = Client::connect(socket, "k9") else { return };
+    loop {
+        let (sql, after) = plan(record, engine, &mut rng);
+        record.doubtful = Some(after.clone());
+        match client.run(&sql) {
+            Ok(()) => {
+                record.tables = after;
+                record.doubtful = None;
+                record.acknowledged += 1;
+            }
+            Err(Fault::Lost(_)) => return,
+            Err(Fault::Sql(code, text)) => {
+                record.doubtful = None;
+                record.violations.push(format!("ddl: error {code} ({text}): {sql}"));
+                return;
+            }
+        }
+        std::thread::sleep(std::time::Duration::from_millis(rng.between(0, 60) as u64));
+    }
+}
+
+fn plan(record: &mut DdlRecord, engine: &str, rng: &mut Rng) -> (String, Tables) {
+    let mut after = record.tables.clone();
+    let names: Vec<String> = after.keys().cloned().collect();
+    let name = match rng.pick(&names) {
+        Some(name) if names.len() >= 2 && !rng.one_in(4) => name.clone(),
+        _ => return plan_create(record, engine, after),
+    };
+    let shape = after.entry(name.clone()).or_default();
+    let sql = match rng.between(1, 9) {
+        1..=3 => plan_insert(&name, shape),
+        4 => {
+            shape.columns += 1;
+            let column = shape.columns;
+            format!("ALTER TABLE {name} ADD COLUMN c{column} INT NOT NULL DEFAULT {column}")
+        }
+        5 if !shape.indexed => {
+            shape.indexed = true;
+            format!("ALTER TABLE {name} ADD INDEX v (v)")
+        }
+        6 => {
+            shape.rows = 0;
+            format!("TRUNCATE TABLE {name}")
+        }
+        7 => format!("ALTER TABLE {name} FORCE"),
+        8 => {
+            let shape = shape.clone();
+            after.remove(&name);
+            let to = fresh_name(record);
+            after.insert(to.clone(), shape);
+            format!("RENAME TABLE {name} TO {to}")
+        }
+        _ => {
+            after.remove(&name);
+            format!("DROP TABLE {name}")
+        }
+    };
+    (sql, after)
+}
+
+fn plan_insert(name: &str, shape: &mut Shape) -> String {
+    let first = shape.rows + 1;
+    shape.rows += 20;
+    let rows: Vec<_> = (first..=shape.rows).map(|id| format!("({id}, {})", id % 7)).collect();
+    format!("INSERT INTO {name} (id, v) VALUES {}", rows.join(", "))
+}
+
+fn plan_create(record: &mut DdlRecord, engine: &str, mut after: Tables) -> (String, Tables) {
+    let name = fresh_name(record);
+    let sql = format!("CREATE TABLE {name} (id BIGINT PRIMARY KEY, v INT) ENGINE={engine}");
+    after.insert(name, Shape { columns: BASE_COLUMNS, ..Shape::default() });
+    (sql, after)
+}
+
+fn fresh_name(record: &mut DdlRecord) -> String {
+    record.next += 1;
+    format!("ddl_{}", record.next)
+}
+
+/// Compares the tables with the record, and takes the outcome of the statement in flight.
+pub fn verify(record: &mut DdlRecord, client: &mut Client) -> Result<(), Vec<String>> {
+    let actual = read_tables(client).map_err(|fault| vec![format!("ddl tables: {fault}")])?;
+    let doubtful = record.doubtful.take();
+    if record.tables == actual {
+        return Ok(());
+    }
+    match doubtful {
+        Some(after) if after == actual => {
+            record.tables = after;
+            Ok(())
+        }
+        other => Err(vec![format!(
+            "ddl tables are {actual:?}, acknowledged {:?}, in flight {other:?}",
+            record.tables
+        )]),
+    }
+}
+
+fn read_tables(client: &mut Client) -> Reply<Tables> {
+    let mut tables = Tables::new();
+    for name in client.rows::<String>("SHOW TABLES LIKE 'ddl\\_%'")? {
+        let shape = read_shape(client, &name)?;
+        tables.insert(name, shape);
+    }
+    Ok(tables)
+}
+
+fn read_shape(client: &mut Client, name: &str) -> Reply<Shape> {
+    let columns = client.rows::<String>(&format!(
+        "SELECT column_name FROM information_schema.columns \
+         WHERE table_schema = 'k9' AND table_name = '{name}'"
+    ))?;
+    let indexed = !client
+        .rows::<mysql::Row>(&format!("SHOW INDEX FROM {name} WHERE Key_name = 'v'"))?
+        .is_empty();
+    let force = if indexed { "FORCE INDEX (v)" } else { "" };
+    // The rows are 1..=n with v = id % 7; anything else counts as a row too many.
+    let counts: Vec<(i64, i64, i64)> = client.rows(&format!(
+        "SELECT COUNT(*), IFNULL(MAX(id), 0), CAST(IFNULL(SUM(v <> id % 7), 0) AS SIGNED) FROM {name}"
+    ))?;
+    let by_index: Vec<i64> =
+        client.rows(&format!("SELECT COUNT(*) FROM {name} {force} WHERE v >= 0"))?;
+    let (count, max, wrong) = counts.first().copied().unwrap_or((-1, -1, -1));
+    let rows = if by_index == [count] && max == count && wrong == 0 { count } else { -1 };
+    Ok(Shape { rows, columns: columns.len() as i64, indexed })
+}

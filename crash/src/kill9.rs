@@ -1,0 +1,257 @@
+//! The rounds: work, kill, restart (killing the restart too, at times), verify.
+
+use crate::client::{Client, Fault};
+use crate::ddl;
+use crate::record::{ACCOUNTS, OPENING_BALANCE, SLOTS};
+use crate::rng::Rng;
+use crate::server::{copy_tree, last_lines, Launch, Prefix, Server};
+use crate::verify::{inject, Outcome, Record};
+use crate::workload::{self, Settings};
+use std::collections::HashSet;
+use std::fs;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+#[derive(Clone, Copy, PartialEq)]
+pub enum BinlogMode {
+    On,
+    Off,
+    /// Each data directory has its own.
+    Mix,
+}
+
+pub struct Plan {
+    pub rounds: u64,
+    pub seed: u64,
+    pub engine: String,
+    pub prefix: Prefix,
+    pub dir: PathBuf,
+    pub binlog: BinlogMode,
+    /// A data directory lives for this many rounds.
+    pub fresh_every: u64,
+    pub without: HashSet<String>,
+    pub server_options: Vec<String>,
+    /// In a quarter of the rounds, ask for a shutdown just before the kill.
+    pub kill_in_shutdown: bool,
+    /// SQL that falsifies the data between restart and verification.
+    pub injection: Option<&'static str>,
+}
+
+#[derive(Default)]
+pub struct Totals {
+    pub rounds: u64,
+    pub kills: u64,
+    pub kills_in_recovery: u64,
+    pub acknowledged: u64,
+    pub committed: u64,
+    pub absent: u64,
+    pub rows: u64,
+    pub binlog_ids: u64,
+    pub binlog_cut_short: u64,
+}
+
+/// One data directory with its server, its record and its settings.
+struct Epoch {
+    launch: Launch,
+    server: Option<Server>,
+    record: Record,
+    used_autos: Arc<Mutex<HashSet<i64>>>,
+}
+
+type Checked<T> = Result<T, Vec<String>>;
+
+fn one<E: std::fmt::Display>(what: &str) -> impl Fn(E) -> Vec<String> + '_ {
+    move |error| vec![format!("{what}: {error}")]
+}
+
+/// Runs all rounds; at the first violation returns what went wrong and in which round.
+pub fn run(plan: &Plan, totals: &mut Totals) -> Result<(), (u64, Vec<String>)> {
+    let template = plan.dir.join("template");
+    plan.prefix.install(&template).map_err(|e| (0, vec![e.to_string()]))?;
+    let mut epoch = None;
+    for round in 0..plan.rounds {
+        let mut rng = Rng::new(plan.seed).fork(round + 1);
+        if round % plan.fresh_every == 0 {
+            drop(epoch.take());
+            let number = round / plan.fresh_every;
+            epoch = Some(Epoch::create(plan, number, &mut rng).map_err(|p| (round, p))?);
+        }
+        let Some(epoch) = epoch.as_mut() else { unreachable!("made in round 0") };
+        let outcome = epoch.round(plan, round, &mut rng, totals).map_err(|p| (round, p))?;
+        totals.rounds += 1;
+        totals.committed += outcome.committed;
+        totals.absent += outcome.absent;
+        totals.rows += outcome.rows;
+    }
+    Ok(())
+}
+
+impl Epoch {
+    fn create(plan: &Plan, number: u64, rng: &mut Rng) -> Checked<Epoch> {
+        let dir = plan.dir.join("server");
+        if dir.exists() {
+            fs::remove_dir_all(&dir).map_err(one("removing the old directory"))?;
+        }
+        fs::create_dir_all(&dir).map_err(one("making the directory"))?;
+        let binlog = match plan.binlog {
+            BinlogMode::On => true,
+            BinlogMode::Off => false,
+            BinlogMode::Mix => number % 2 == 0,
+        };
+        let launch = Launch {
+            prefix: plan.prefix.clone(),
+            dir,
+            engine: plan.engine.clone(),
+            binlog,
+            log_mib: *rng.pick(&[8, 16, 64]).unwrap_or(&16),
+            binlog_rotation_kib: *rng.pick(&[256, 1024, 16 * 1024]).unwrap_or(&1024),
+            extra: plan.server_options.clone(),
+        };
+        copy_tree(&plan.dir.join("template"), &launch.data()).map_err(one("copying"))?;
+        let server = launch.start().map_err(one("first start"))?;
+        create_schema(&server, &plan.engine)
+            .map_err(|fault| vec![format!("creating the tables: {fault}")])?;
+        let record = Record::new(binlog);
+        Ok(Epoch { launch, server: Some(server), record, used_autos: Arc::default() })
+    }
+
+    fn round(
+        &mut self,
+        plan: &Plan,
+        round: u64,
+        rng: &mut Rng,
+        totals: &mut Totals,
+    ) -> Checked<Outcome> {
+        if rng.one_in(5) {
+            self.restart_cleanly()?;
+        }
+        let before = self.record.acknowledged();
+        self.work_and_kill(plan, round, rng)?;
+        totals.kills += 1;
+        totals.acknowledged += self.record.acknowledged() - before;
+        let kills = self.kill_restarts(rng)?;
+        totals.kills += kills;
+        totals.kills_in_recovery += kills;
+        let server = self.launch.start().map_err(|error| {
+            eprintln!("{}", last_lines(&self.launch.error_log(), 15));
+            vec![format!("restart after the kill: {error}")]
+        })?;
+        let (ids, cut_short) = self.binlog_counts();
+        let outcome = self.verify(plan, &server)?;
+        totals.binlog_ids += self.binlog_counts().0 - ids;
+        totals.binlog_cut_short += self.binlog_counts().1 - cut_short;
+        self.remember_autos();
+        self.server = Some(server);
+        Ok(outcome)
+    }
+
+    fn restart_cleanly(&mut self) -> Checked<()> {
+        if let Some(server) = self.server.take() {
+            server.stop().map_err(one("clean shutdown"))?;
+        }
+        self.server = Some(self.launch.start().map_err(one("start after a clean shutdown"))?);
+        Ok(())
+    }
+
+    fn work_and_kill(&mut self, plan: &Plan, round: u64, rng: &mut Rng) -> Checked<()> {
+        let Some(server) = self.server.take() else { return Err(vec!["no server".into()]) };
+        let settings = Settings {
+            socket: server.socket(),
+            without: plan.without.clone(),
+            used_autos: self.used_autos.clone(),
+            round: round as i64,
+        };
+        let sessions = rng.between(4, SLOTS as i64) as usize;
+        let work = Duration::from_millis(rng.between(200, 3000) as u64);
+        let in_shutdown =
+            (plan.kill_in_shutdown && rng.one_in(4)).then(|| rng.between(0, 300) as u64);
+        let with_ddl = settings.has("ddl") && rng.one_in(2);
+        let (record, rng) = (&mut self.record, &*rng);
+        thread::scope(|scope| {
+            for session in record.sessions.iter_mut().take(sessions) {
+                let (settings, rng) = (&settings, rng.fork(100 + session.slot as u64));
+                scope.spawn(move || workload::run_session(session, settings, rng));
+            }
+            if with_ddl {
+                let (record, rng) = (&mut record.ddl, rng.fork(99));
+                let (socket, engine) = (&settings.socket, &plan.engine);
+                scope.spawn(move || ddl::run_session(record, socket, engine, rng));
+            }
+            thread::sleep(work);
+            match in_shutdown {
+                None => server.kill().map_err(one("the kill")),
+                Some(ms) => server
+                    .kill_in_shutdown(Duration::from_millis(ms))
+                    .map_err(one("the kill in shutdown")),
+            }
+        })
+    }
+
+    /// Starts the server and kills it while it recovers, several times, in half of the rounds.
+    fn kill_restarts(&self, rng: &mut Rng) -> Checked<u64> {
+        let kills = if rng.one_in(2) { rng.between(1, 4) } else { 0 };
+        for _ in 0..kills {
+            let server = self.launch.spawn().map_err(one("restart"))?;
+            thread::sleep(Duration::from_millis(rng.between(0, 500) as u64));
+            server.kill().map_err(one("kill during recovery"))?;
+        }
+        Ok(kills as u64)
+    }
+
+    fn verify(&mut self, plan: &Plan, server: &Server) -> Checked<Outcome> {
+        let lost = |fault: Fault| vec![format!("connecting after the restart: {fault}")];
+        let mut client = Client::connect(&server.socket(), "k9").map_err(lost)?;
+        if let Some(sql) = plan.injection {
+            inject(&mut client, sql).map_err(|fault| vec![format!("injection: {fault}")])?;
+        }
+        let result = self.record.verify(&mut client, &plan.prefix, &self.launch.data());
+        if result.is_err() {
+            eprintln!("last lines of the error log:");
+            eprintln!("{}", last_lines(&self.launch.error_log(), 15));
+        }
+        result
+    }
+
+    fn binlog_counts(&self) -> (u64, u64) {
+        self.record.binlog.as_ref().map_or((0, 0), |b| (b.committed.len() as u64, b.cut_short))
+    }
+
+    /// Doubtful transactions that turned out to be committed own their values too.
+    fn remember_autos(&self) {
+        let mut used = self.used_autos.lock().unwrap_or_else(|e| e.into_inner());
+        for session in &self.record.sessions {
+            used.extend(session.committed.autos.iter());
+        }
+    }
+}
+
+fn create_schema(server: &Server, engine: &str) -> Result<(), Fault> {
+    let mut client = Client::connect(&server.socket(), "")?;
+    client.run("CREATE DATABASE k9 CHARACTER SET utf8mb4")?;
+    client.run("USE k9")?;
+    for (table, engine) in [("main_rows", engine), ("other_rows", "InnoDB")] {
+        client.run(&format!(
+            "CREATE TABLE {table} (id BIGINT PRIMARY KEY, k BIGINT NOT NULL, u BIGINT NULL, \
+             pad VARCHAR(120) NOT NULL, big MEDIUMBLOB NULL, KEY k (k), UNIQUE KEY u (u)) \
+             ENGINE={engine}"
+        ))?;
+    }
+    client.run(&format!(
+        "CREATE TABLE auto_rows (id BIGINT AUTO_INCREMENT PRIMARY KEY, session INT NOT NULL, \
+         KEY session (session)) ENGINE={engine}"
+    ))?;
+    client.run(&format!(
+        "CREATE TABLE journal (txn BIGINT PRIMARY KEY, session INT NOT NULL) ENGINE={engine}"
+    ))?;
+    for table in ["accounts_a", "accounts_b"] {
+        client.run(&format!(
+            "CREATE TABLE {table} (id INT PRIMARY KEY, balance BIGINT NOT NULL) ENGINE={engine}"
+        ))?;
+        for id in 1..=ACCOUNTS {
+            client.run(&format!("INSERT INTO {table} VALUES ({id}, {OPENING_BALANCE})"))?;
+        }
+    }
+    Ok(())
+}

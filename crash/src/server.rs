@@ -1,0 +1,229 @@
+//! A private server on a directory of its own, as a child of this process: it dies with the
+//! harness, and it is killed by its process id and nothing else.
+
+use crate::client::Client;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// The files of one MariaDB installation.
+#[derive(Clone)]
+pub struct Prefix {
+    pub root: PathBuf,
+}
+
+impl Prefix {
+    pub fn program(&self, name: &str) -> PathBuf {
+        let dir = if name == "mariadbd" { "usr/sbin" } else { "usr/bin" };
+        self.root.join(dir).join(name)
+    }
+
+    /// A data directory as a fresh installation has it, made once and copied for every use.
+    pub fn install(&self, data: &Path) -> io::Result<()> {
+        let log = File::create(data.with_extension("install.log"))?;
+        let status = Command::new(self.program("mariadb-install-db"))
+            .arg("--no-defaults")
+            .arg(format!("--basedir={}", self.root.join("usr").display()))
+            .arg(format!("--datadir={}", data.display()))
+            .args(["--auth-root-authentication-method=normal", "--skip-test-db"])
+            .args(user_option())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .status()?;
+        expect_success("mariadb-install-db", status)
+    }
+}
+
+/// The server refuses to run as root unless told to.
+fn user_option() -> Option<&'static str> {
+    // SAFETY: geteuid has no arguments and cannot fail.
+    (unsafe { libc::geteuid() } == 0).then_some("--user=root")
+}
+
+pub fn expect_success(what: &str, status: ExitStatus) -> io::Result<()> {
+    match status.success() {
+        true => Ok(()),
+        false => Err(io::Error::other(format!("{what}: {status}"))),
+    }
+}
+
+pub fn copy_tree(from: &Path, to: &Path) -> io::Result<()> {
+    expect_success("cp", Command::new("cp").arg("-a").arg(from).arg(to).status()?)
+}
+
+/// How the server of one data directory is started, every time.
+#[derive(Clone)]
+pub struct Launch {
+    pub prefix: Prefix,
+    /// Holds data/, the socket and the error log.
+    pub dir: PathBuf,
+    pub engine: String,
+    pub binlog: bool,
+    /// Small sizes, so that checkpoints and binlog rotations happen within seconds.
+    pub log_mib: i64,
+    pub binlog_rotation_kib: i64,
+    pub extra: Vec<String>,
+}
+
+impl Launch {
+    pub fn data(&self) -> PathBuf {
+        self.dir.join("data")
+    }
+
+    pub fn socket(&self) -> PathBuf {
+        self.dir.join("s.sock")
+    }
+
+    pub fn error_log(&self) -> PathBuf {
+        self.dir.join("error.log")
+    }
+
+    fn options(&self) -> Vec<String> {
+        let usr = self.prefix.root.join("usr");
+        let mut options = vec![
+            "--no-defaults".into(),
+            format!("--basedir={}", usr.display()),
+            format!("--lc-messages-dir={}", usr.join("share/mysql").display()),
+            format!("--plugin-dir={}", self.prefix.root.join("plugin").display()),
+            format!("--datadir={}", self.data().display()),
+            format!("--socket={}", self.socket().display()),
+            format!("--pid-file={}", self.dir.join("pid").display()),
+            "--skip-networking".into(),
+            "--innodb-buffer-pool-size=32M".into(),
+            format!("--innodb-log-file-size={}M", self.log_mib),
+            "--innodb-flush-log-at-trx-commit=1".into(),
+            "--innodb-lock-wait-timeout=2".into(),
+        ];
+        options.extend(user_option().map(String::from));
+        options.extend(self.binlog_options());
+        options.extend(self.sluice_options());
+        options.extend(self.extra.iter().cloned());
+        options
+    }
+
+    /// The same settings as InnoDB's; "loose" so that one that is not there yet is no obstacle.
+    fn sluice_options(&self) -> Vec<String> {
+        if !self.engine.eq_ignore_ascii_case("sluice") {
+            return Vec::new();
+        }
+        vec![
+            "--plugin-maturity=experimental".into(),
+            "--plugin-load-add=ha_sluice.so".into(),
+            "--loose-sluice=FORCE_PLUS_PERMANENT".into(),
+            "--loose-sluice-buffer-pool-size=32M".into(),
+            format!("--loose-sluice-log-capacity={}M", self.log_mib),
+            "--loose-sluice-flush-log-at-trx-commit=1".into(),
+            "--loose-sluice-lock-wait-timeout=2".into(),
+        ]
+    }
+
+    fn binlog_options(&self) -> Vec<String> {
+        if !self.binlog {
+            return vec!["--skip-log-bin".into()];
+        }
+        vec![
+            "--log-bin=binlog".into(),
+            "--binlog-format=ROW".into(),
+            "--sync-binlog=1".into(),
+            "--server-id=1".into(),
+            format!("--max-binlog-size={}K", self.binlog_rotation_kib),
+        ]
+    }
+
+    pub fn spawn(&self) -> io::Result<Server> {
+        let log = File::options().create(true).append(true).open(self.error_log())?;
+        let mut command = Command::new(self.prefix.program("mariadbd"));
+        command.args(self.options()).stdin(Stdio::null());
+        command.stdout(log.try_clone()?).stderr(log);
+        // SAFETY: between fork and exec only prctl is called, which is async-signal-safe.
+        unsafe {
+            command.pre_exec(|| {
+                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+                Ok(())
+            });
+        }
+        Ok(Server { child: command.spawn()?, launch: self.clone() })
+    }
+
+    /// Starts the server and waits until it answers.
+    pub fn start(&self) -> io::Result<Server> {
+        let mut server = self.spawn()?;
+        let give_up = Instant::now() + Duration::from_secs(120);
+        while Instant::now() < give_up {
+            if let Some(status) = server.child.try_wait()? {
+                return Err(io::Error::other(format!("the server did not start: {status}")));
+            }
+            if Client::connect(&self.socket(), "").is_ok() {
+                return Ok(server);
+            }
+            sleep(Duration::from_millis(20));
+        }
+        Err(io::Error::other("the server did not answer within 120 s"))
+    }
+}
+
+pub struct Server {
+    child: Child,
+    launch: Launch,
+}
+
+impl Server {
+    /// SIGKILL. An error when the server was dead already: nobody but us may end it.
+    pub fn kill(mut self) -> io::Result<()> {
+        if let Some(status) = self.child.try_wait()? {
+            return Err(io::Error::other(format!("the server had ended by itself: {status}")));
+        }
+        self.child.kill()?;
+        self.child.wait()?;
+        Ok(())
+    }
+
+    /// Asks for a shutdown, and kills the server while it is at it.
+    pub fn kill_in_shutdown(mut self, after: Duration) -> io::Result<()> {
+        self.terminate();
+        sleep(after);
+        self.child.kill()?;
+        self.child.wait()?;
+        Ok(())
+    }
+
+    /// Shuts down as an administrator would.
+    pub fn stop(mut self) -> io::Result<()> {
+        self.terminate();
+        let give_up = Instant::now() + Duration::from_secs(60);
+        while Instant::now() < give_up {
+            if let Some(status) = self.child.try_wait()? {
+                return expect_success("shutdown", status);
+            }
+            sleep(Duration::from_millis(20));
+        }
+        Err(io::Error::other("the server did not shut down within 60 s"))
+    }
+
+    fn terminate(&self) {
+        // SAFETY: the child has not been waited for, so its process id is still its own.
+        unsafe { libc::kill(self.child.id() as i32, libc::SIGTERM) };
+    }
+
+    pub fn socket(&self) -> PathBuf {
+        self.launch.socket()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // After kill() or stop() this finds the child gone, which is as good.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+pub fn last_lines(file: &Path, count: usize) -> String {
+    let text = fs::read(file).map(|b| String::from_utf8_lossy(&b).into_owned()).unwrap_or_default();
+    let lines: Vec<_> = text.lines().collect();
+    lines[lines.len().saturating_sub(count)..].join("\n")
+}

@@ -1,0 +1,119 @@
+//! Descents by latch coupling: a child is latched before its parent is released.
+
+use super::node::Node;
+use super::tree::Tree;
+use crate::base::Result;
+use crate::buffer::{ReadGuard, WriteGuard};
+
+/// Which leaf a descent is for.
+#[derive(Clone, Copy)]
+pub(super) enum Goal<'a> {
+    /// The one whose range holds the key.
+    At(&'a [u8]),
+    /// The one that holds the keys right below.
+    Below(&'a [u8]),
+    Last,
+}
+
+impl Goal<'_> {
+    pub fn child_slot(self, node: Node<'_>) -> usize {
+        match self {
+            Goal::At(key) => node.child_slot(key),
+            Goal::Below(key) => node.child_slot_below(key),
+            Goal::Last => node.count() - 1,
+        }
+    }
+}
+
+impl Tree {
+    /// The leaf of `key`, shared.
+    pub(super) fn read_leaf(&self, key: &[u8]) -> Result<ReadGuard> {
+        self.read_leaf_for(Goal::At(key))
+    }
+
+    pub(super) fn read_leaf_for(&self, goal: Goal<'_>) -> Result<ReadGuard> {
+        let mut guard = self.read_root()?;
+        loop {
+            let node = Node::new(&guard);
+            if node.is_leaf() {
+                return Ok(guard);
+            }
+            guard = self.read_child(node, goal.child_slot(node))?;
+        }
+    }
+
+    pub(super) fn read_root(&self) -> Result<ReadGuard> {
+        let guard = self.env.pool.read(self.root)?;
+        self.check_node(Node::new(&guard), None)?;
+        Ok(guard)
+    }
+
+    pub(super) fn read_child(&self, node: Node<'_>, slot: usize) -> Result<ReadGuard> {
+        let child = self.env.pool.read(node.child(slot))?;
+        self.check_node(Node::new(&child), Some(node.level() - 1))?;
+        Ok(child)
+    }
+
+    pub(super) fn write_child(&self, node: Node<'_>, slot: usize) -> Result<WriteGuard> {
+        let child = self.env.pool.write(node.child(slot))?;
+        self.check_node(Node::new(&child), Some(node.level() - 1))?;
+        Ok(child)
+    }
+
+    /// The leaf of `key`, exclusive.
+    pub(super) fn write_leaf(&self, key: &[u8]) -> Result<WriteGuard> {
+        match self.write_at(key, 0)? {
+            Some(leaf) => Ok(leaf),
+            None => unreachable!("every tree has a level 0"),
+        }
+    }
+
+    /// The node of `key` at `level`, exclusive; what lies above is passed with shared latches.
+    /// None: the tree is not that high.
+    pub(super) fn write_at(&self, key: &[u8], level: u8) -> Result<Option<WriteGuard>> {
+        loop {
+            let mut guard = self.read_root()?;
+            let root_level = Node::new(&guard).level();
+            if root_level < level {
+                return Ok(None);
+            }
+            if root_level == level {
+                drop(guard);
+                let root = self.write_root()?;
+                // It may have grown or shrunk in between.
+                if Node::new(&root).level() == level {
+                    return Ok(Some(root));
+                }
+                continue;
+            }
+            loop {
+                let node = Node::new(&guard);
+                let slot = node.child_slot(key);
+                if node.level() == level + 1 {
+                    return self.write_child(node, slot).map(Some);
+                }
+                guard = self.read_child(node, slot)?;
+            }
+        }
+    }
+
+    pub(super) fn write_root(&self) -> Result<WriteGuard> {
+        let guard = self.env.pool.write(self.root)?;
+        self.check_node(Node::new(&guard), None)?;
+        Ok(guard)
+    }
+
+    /// The reference led to a node of this tree at the right level, so that every descent ends.
+    fn check_node(&self, node: Node<'_>, level: Option<u8>) -> Result<()> {
+        if node.tree() != self.id {
+            return Err(self.corrupt("a page of another tree", node.page_id()));
+        }
+        if level.is_some_and(|level| level != node.level()) {
+            return Err(self.corrupt("a node of another level", node.page_id()));
+        }
+        if !node.is_leaf() && node.count() == 0 {
+            return Err(self.corrupt("an inner node without children", node.page_id()));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,136 @@
+//! Scans, one leaf at a time. A position is a key, so nothing is held between leaves and leaves need
+//! no sibling pointers.
+
+use super::descend::Goal;
+use super::node::Node;
+use super::tree::Tree;
+use crate::base::Result;
+use std::cell::Cell;
+use std::ops::{Bound, ControlFlow};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    Forward,
+    Backward,
+}
+
+/// How the scan of a leaf ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LeafEnd {
+    /// The visitor broke off.
+    Stopped,
+    /// The leaf's fence: go on from it, forward with `Bound::Included`, backward with
+    /// `Bound::Excluded`.
+    Next(Vec<u8>),
+    /// There is nothing further in this direction.
+    End,
+}
+
+thread_local! {
+    static KEY: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+type Visit<'a> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'a;
+
+impl Tree {
+    /// Visits the entries from the bound to the end of its leaf, in the direction; of the next leaf
+    /// that has any if that one has none. `f` gets key and value under the leaf's shared latch: it
+    /// must not block.
+    pub fn scan_leaf(
+        &self,
+        from: Bound<&[u8]>,
+        direction: Direction,
+        f: &mut Visit<'_>,
+    ) -> Result<LeafEnd> {
+        let mut key = KEY.take();
+        let result = match direction {
+            Direction::Forward => self.scan_forward(from, &mut key, f),
+            Direction::Backward => self.scan_backward(from, &mut key, f),
+        };
+        KEY.set(key);
+        result
+    }
+
+    fn scan_forward(
+        &self,
+        from: Bound<&[u8]>,
+        key: &mut Vec<u8>,
+        f: &mut Visit<'_>,
+    ) -> Result<LeafEnd> {
+        let mut fence: Option<Vec<u8>> = None;
+        loop {
+            let from = fence.as_deref().map_or(from, Bound::Included);
+            let start = match from {
+                Bound::Included(start) | Bound::Excluded(start) => start,
+                Bound::Unbounded => &[],
+            };
+            let leaf = self.read_leaf(start)?;
+            let node = Node::new(&leaf);
+            let first = match (node.search(start), from) {
+                (Ok(i), Bound::Excluded(_)) => i + 1,
+                (Ok(i) | Err(i), _) => i,
+            };
+            if visit(node, first..node.count(), key, f).is_break() {
+                return Ok(LeafEnd::Stopped);
+            }
+            let Some(high) = node.high() else { return Ok(LeafEnd::End) };
+            if first < node.count() {
+                return Ok(LeafEnd::Next(high.to_vec()));
+            }
+            fence = Some(high.to_vec());
+        }
+    }
+
+    fn scan_backward(
+        &self,
+        from: Bound<&[u8]>,
+        key: &mut Vec<u8>,
+        f: &mut Visit<'_>,
+    ) -> Result<LeafEnd> {
+        let mut fence: Option<Vec<u8>> = None;
+        loop {
+            let from = fence.as_deref().map_or(from, Bound::Excluded);
+            let goal = match from {
+                Bound::Included(start) => Goal::At(start),
+                Bound::Excluded(start) => Goal::Below(start),
+                Bound::Unbounded => Goal::Last,
+            };
+            let leaf = self.read_leaf_for(goal)?;
+            let node = Node::new(&leaf);
+            let end = match from {
+                Bound::Included(start) => node.search(start).map_or_else(|i| i, |i| i + 1),
+                Bound::Excluded(start) if node.covers(start) => {
+                    node.search(start).unwrap_or_else(|i| i)
+                }
+                Bound::Excluded(_) | Bound::Unbounded => node.count(),
+            };
+            if visit(node, (0..end).rev(), key, f).is_break() {
+                return Ok(LeafEnd::Stopped);
+            }
+            let low = node.low();
+            if low.is_empty() {
+                return Ok(LeafEnd::End);
+            }
+            if end > 0 {
+                return Ok(LeafEnd::Next(low.to_vec()));
+            }
+            fence = Some(low.to_vec());
+        }
+    }
+}
+
+fn visit(
+    node: Node<'_>,
+    slots: impl Iterator<Item = usize>,
+    key: &mut Vec<u8>,
+    f: &mut Visit<'_>,
+) -> ControlFlow<()> {
+    key.clear();
+    key.extend_from_slice(node.prefix());
+    for i in slots {
+        key.truncate(node.prefix_len());
+        key.extend_from_slice(node.suffix(i));
+        f(key, node.value(i))?;
+    }
+    ControlFlow::Continue(())
+}

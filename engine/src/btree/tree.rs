@@ -1,0 +1,227 @@
+//! A tree as its users see it: change one key, read one key.
+
+use super::check::check_page;
+use super::codec;
+use super::node::{entry_bytes, Found, Node, UNDERFULL_BYTES};
+use super::record::log_and_apply;
+use super::split::Need;
+use crate::base::entry::ENTRY_HEADER_BYTES;
+use crate::base::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use crate::base::{Error, PageId, Result, TreeId};
+use crate::buffer::{Pool, WriteGuard};
+use crate::wal::{Appended, Wal};
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, OnceLock};
+
+/// Says of a value that no one can need its entry any more.
+pub type DeadTest = Box<dyn Fn(&[u8]) -> bool + Send + Sync>;
+
+/// What all trees of an engine share.
+pub struct Env {
+    pub pool: Arc<Pool>,
+    pub wal: Arc<Wal>,
+    next_page: AtomicU64,
+    /// Entries that may be dropped before a leaf is split. Called under the leaf's exclusive latch:
+    /// must not block.
+    pub dead: OnceLock<DeadTest>,
+}
+
+impl Env {
+    /// `next_page` lies above every page id that the store or the log ever named.
+    pub fn new(pool: Arc<Pool>, wal: Arc<Wal>, next_page: PageId) -> Arc<Env> {
+        pool.set_page_check(check_page);
+        let next_page = AtomicU64::new(next_page.0.max(1));
+        Arc::new(Env { pool, wal, next_page, dead: OnceLock::new() })
+    }
+
+    /// A page id never used before.
+    pub fn allocate(&self) -> PageId {
+        PageId(self.next_page.fetch_add(1, SeqCst))
+    }
+
+    /// The lowest id not allocated yet.
+    pub fn next_page(&self) -> PageId {
+        PageId(self.next_page.load(SeqCst))
+    }
+}
+
+/// What is to become of an entry.
+pub enum Change<'a> {
+    Keep,
+    /// `stamp`: the value's bytes at `base::entry::LSN_RANGE` become the LSN of the record.
+    /// `note`: opaque bytes in front of the record; empty is none.
+    Put {
+        value: Cow<'a, [u8]>,
+        note: Cow<'a, [u8]>,
+        stamp: bool,
+    },
+    /// Removing what is not there is `Keep`.
+    Remove {
+        note: Cow<'a, [u8]>,
+    },
+}
+
+impl<'a> Change<'a> {
+    pub fn put(
+        value: impl Into<Cow<'a, [u8]>>,
+        note: impl Into<Cow<'a, [u8]>>,
+        stamp: bool,
+    ) -> Self {
+        Change::Put { value: value.into(), note: note.into(), stamp }
+    }
+
+    pub fn remove(note: impl Into<Cow<'a, [u8]>>) -> Self {
+        Change::Remove { note: note.into() }
+    }
+}
+
+pub struct Tree {
+    pub(super) env: Arc<Env>,
+    pub(super) id: TreeId,
+    pub(super) root: PageId,
+}
+
+thread_local! {
+    /// Change bytes of the operation under way.
+    static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+impl Tree {
+    /// Reads nothing: the root is looked at by the first operation.
+    pub fn open(env: Arc<Env>, id: TreeId, root: PageId) -> Arc<Tree> {
+        Arc::new(Tree { env, id, root })
+    }
+
+    /// A new empty tree; its record is in the log, not flushed.
+    pub fn create(env: Arc<Env>, id: TreeId) -> Result<Arc<Tree>> {
+        env.wal.admit()?;
+        let root = env.allocate();
+        let mut guard = env.pool.create(root, id)?;
+        let mut change = Vec::new();
+        codec::put_init(&mut change, id, 0, (&[], None), 0);
+        log_and_apply(&env, id, &[], &mut [(&mut guard, &change)], &mut []);
+        drop(guard);
+        Ok(Arc::new(Tree { env, id, root }))
+    }
+
+    pub fn id(&self) -> TreeId {
+        self.id
+    }
+
+    pub fn root(&self) -> PageId {
+        self.root
+    }
+
+    /// Calls `f` with the value of `key`, under the leaf's shared latch: `f` must not block.
+    pub fn get(&self, key: &[u8], f: &mut dyn FnMut(Option<&[u8]>)) -> Result<()> {
+        check_key(key)?;
+        let leaf = self.read_leaf(key)?;
+        let node = Node::new(&leaf);
+        f(node.search(key).ok().map(|slot| node.value(slot)));
+        Ok(())
+    }
+
+    /// Calls `decide` with the value of `key` under the leaf's exclusive latch and makes the change it
+    /// asks for, as one record that ends with the returned position. `decide` must not block, and is
+    /// called again when room had to be made. None: nothing changed.
+    pub fn change<'c>(
+        &self,
+        key: &[u8],
+        decide: &mut dyn FnMut(Option<&[u8]>) -> Change<'c>,
+    ) -> Result<Option<Appended>> {
+        check_key(key)?;
+        self.env.wal.admit()?;
+        loop {
+            let mut leaf = self.write_leaf(key)?;
+            let node = Node::new(&leaf);
+            let found = node.search(key);
+            let (value, note, stamp) = match decide(found.ok().map(|slot| node.value(slot))) {
+                Change::Keep => return Ok(None),
+                Change::Put { value, note, stamp } => (value, note, stamp),
+                Change::Remove { note } => {
+                    let Ok(slot) = found else { return Ok(None) };
+                    return self.remove(leaf, key, slot, &note).map(Some);
+                }
+            };
+            check_value(&value, stamp)?;
+            if fits(node, key, found, value.len()) {
+                return Ok(Some(self.put(&mut leaf, key, found, (&value, stamp), &note)));
+            }
+            drop(leaf);
+            self.make_room(&Need { level: 0, key, value_len: value.len() })?;
+        }
+    }
+
+    fn put(
+        &self,
+        leaf: &mut WriteGuard,
+        key: &[u8],
+        found: Found,
+        (value, stamp): (&[u8], bool),
+        note: &[u8],
+    ) -> Appended {
+        SCRATCH.with_borrow_mut(|change| {
+            change.clear();
+            let node = Node::new(leaf);
+            match found {
+                Ok(slot) => codec::put_replace(change, node, slot, value, stamp),
+                Err(slot) => {
+                    codec::put_insert(change, slot, &key[node.prefix_len()..], value, stamp)
+                }
+            }
+            log_and_apply(&self.env, self.id, note, &mut [(leaf, change)], &mut [])
+        })
+    }
+
+    fn remove(
+        &self,
+        mut leaf: WriteGuard,
+        key: &[u8],
+        slot: usize,
+        note: &[u8],
+    ) -> Result<Appended> {
+        let mut change = Vec::with_capacity(4);
+        codec::put_remove(&mut change, slot);
+        let pages = &mut [(&mut leaf, &change[..])];
+        let appended = log_and_apply(&self.env, self.id, note, pages, &mut []);
+        let node = Node::new(&leaf);
+        // Not at every removal: the neighbours may be too full to merge with.
+        let try_merge = node.used() < UNDERFULL_BYTES && node.count() % 8 == 0;
+        let is_root = leaf.page() == self.root;
+        drop(leaf);
+        if try_merge && !is_root {
+            // The change itself is done: a failure to tidy up must not hide that. Whatever
+            // failed will be met again by those who need that page.
+            let _ = self.merge_at(key, 0);
+        }
+        Ok(appended)
+    }
+
+    #[cold]
+    pub(super) fn corrupt(&self, what: &str, page: PageId) -> Error {
+        Error::corrupt(format!("tree {}: {what}", self.id), format!("page {page}"))
+    }
+}
+
+/// Whether the entry fits its leaf or inner node, counting the one it replaces as free.
+pub(super) fn fits(node: Node<'_>, key: &[u8], found: Found, value_len: usize) -> bool {
+    let replaced = found.map_or(0, |slot| node.entry_bytes(slot));
+    entry_bytes(key.len() - node.prefix_len(), value_len) <= node.room() + replaced
+}
+
+fn check_key(key: &[u8]) -> Result<()> {
+    if key.len() > KEY_BYTES_MAX {
+        return Err(Error::TooLarge { what: "key", bytes: key.len(), limit: KEY_BYTES_MAX });
+    }
+    Ok(())
+}
+
+fn check_value(value: &[u8], stamp: bool) -> Result<()> {
+    if value.len() > VALUE_BYTES_MAX {
+        return Err(Error::TooLarge { what: "value", bytes: value.len(), limit: VALUE_BYTES_MAX });
+    }
+    assert!(!stamp || value.len() >= ENTRY_HEADER_BYTES, "a stamped value has an entry header");
+    Ok(())
+}

@@ -1,0 +1,139 @@
+//! One page in memory, and the guards that are the only way to its bytes.
+
+use crate::base::{Lsn, PageId, TreeId, PAGE_BYTES};
+use parking_lot::{ArcRwLockReadGuard, ArcRwLockWriteGuard, RawRwLock, RwLock};
+use std::ops::Deref;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst};
+use std::sync::Arc;
+
+pub(super) type PageBuf = Box<[u8; PAGE_BYTES]>;
+pub(super) type Latch = RwLock<Body>;
+
+/// "Not dirty" and "not being written", where otherwise a recovery LSN stands.
+pub(super) const CLEAN: u64 = u64::MAX;
+
+pub(super) fn new_page_buf() -> PageBuf {
+    let zeroes: Box<[u8]> = vec![0u8; PAGE_BYTES].into_boxed_slice();
+    match zeroes.try_into() {
+        Ok(page) => page,
+        Err(_) => unreachable!("the length is PAGE_BYTES"),
+    }
+}
+
+/// What others may know about a frame without its latch.
+pub(super) struct Meta {
+    pub page: PageId,
+    tree: AtomicU32,
+    /// Lowest LSN that redo of this page needs, CLEAN if none. Lowered under the exclusive latch
+    /// (or by a failed writeback), raised to CLEAN only by the claimed writeback under a shared one.
+    pub rec_lsn: AtomicU64,
+    /// Recovery LSN of the copy being written. Set and cleared under the shard's lock.
+    pub writing_lsn: AtomicU64,
+    /// Second chance of the clock.
+    pub referenced: AtomicBool,
+    /// The page is being freed: no writeback may copy it any more.
+    pub doomed: AtomicBool,
+}
+
+impl Meta {
+    pub fn new(page: PageId, tree: TreeId) -> Meta {
+        Meta {
+            page,
+            tree: AtomicU32::new(tree.0),
+            rec_lsn: AtomicU64::new(CLEAN),
+            writing_lsn: AtomicU64::new(CLEAN),
+            referenced: AtomicBool::new(true),
+            doomed: AtomicBool::new(false),
+        }
+    }
+
+    pub fn tree(&self) -> TreeId {
+        TreeId(self.tree.load(SeqCst))
+    }
+
+    pub fn set_tree(&self, tree: TreeId) {
+        self.tree.store(tree.0, SeqCst);
+    }
+
+    pub fn is_dirty(&self) -> bool {
+        self.rec_lsn.load(SeqCst) != CLEAN
+    }
+
+    pub fn is_writing(&self) -> bool {
+        self.writing_lsn.load(SeqCst) != CLEAN
+    }
+}
+
+/// What the latch protects.
+pub(super) struct Body {
+    pub meta: Arc<Meta>,
+    pub bytes: PageBuf,
+    /// The frame is no longer the page's: look the page up again.
+    pub dead: bool,
+}
+
+/// Shared access to a page, until dropped.
+pub struct ReadGuard(pub(super) ArcRwLockReadGuard<RawRwLock, Body>);
+
+impl ReadGuard {
+    pub fn page(&self) -> PageId {
+        self.0.meta.page
+    }
+}
+
+impl Deref for ReadGuard {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.0.bytes[..]
+    }
+}
+
+/// Exclusive access to a page, until dropped.
+pub struct WriteGuard(pub(super) ArcRwLockWriteGuard<RawRwLock, Body>);
+
+impl WriteGuard {
+    pub fn page(&self) -> PageId {
+        self.0.meta.page
+    }
+
+    /// Makes the frame dirty from `log_end` on, unless it is dirty from earlier. To be called with
+    /// the log's end of now, before the record of the change is appended (invariant 3).
+    pub fn will_change(&mut self, log_end: Lsn) {
+        let meta = &self.0.meta;
+        if meta.rec_lsn.load(SeqCst) > log_end.0 {
+            meta.rec_lsn.fetch_min(log_end.0, SeqCst);
+        }
+    }
+
+    /// The bytes to change; [`WriteGuard::will_change`] must have been called.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        assert!(self.0.meta.is_dirty(), "a page is marked dirty before it changes");
+        &mut self.0.bytes[..]
+    }
+
+    /// The record to be appended frees this page: it is not written any more and, until
+    /// [`super::Pool::free`] follows, it holds the redo point below that record.
+    pub fn will_free(&mut self, log_end: Lsn) {
+        self.will_change(log_end);
+        self.0.meta.doomed.store(true, SeqCst);
+    }
+
+    /// The tree whose page this is; travels with the page into the store.
+    pub fn set_tree(&mut self, tree: TreeId) {
+        self.0.meta.set_tree(tree);
+    }
+
+    /// Gives up exclusiveness without letting another writer in between.
+    pub fn downgrade(self) -> ReadGuard {
+        ReadGuard(ArcRwLockWriteGuard::downgrade(self.0))
+    }
+}
+
+impl Deref for WriteGuard {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.0.bytes[..]
+    }
+}

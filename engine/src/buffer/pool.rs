@@ -1,0 +1,376 @@
+//! Fetching pages: hit, miss, creation, removal.
+
+use super::frame::{new_page_buf, Body, Meta, PageBuf, ReadGuard, WriteGuard, CLEAN};
+use super::table::{Shard, Slot, Table, SHARDS};
+use crate::base::{Error, Lsn, PageId, Result, TreeId, PAGE_BYTES};
+use crate::store::{Compression, Store};
+use parking_lot::{ArcRwLockWriteGuard, Mutex, RawRwLock, RwLock};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::{Arc, OnceLock};
+
+/// Fewest frames a pool works with: a structure change holds a handful, per thread.
+const FRAMES_MIN: usize = 64;
+
+pub struct PoolOptions {
+    pub capacity_bytes: usize,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PoolStats {
+    pub hits: u64,
+    pub misses: u64,
+    pub evictions: u64,
+    /// Frames dirty now.
+    pub dirty: u64,
+    /// Frames allocated now, free ones included.
+    pub frames: u64,
+    pub free: u64,
+    /// Pages written back.
+    pub writebacks: u64,
+    /// Misses that found no clean victim and wrote pages back themselves.
+    pub inline_writebacks: u64,
+    /// Frames allocated over the capacity, because everything else was in use.
+    pub overcommits: u64,
+}
+
+#[derive(Default)]
+pub(super) struct Counters {
+    pub misses: AtomicU64,
+    pub evictions: AtomicU64,
+    pub writebacks: AtomicU64,
+    pub inline_writebacks: AtomicU64,
+    pub overcommits: AtomicU64,
+}
+
+/// Verifies the structure of a page that came from the store.
+pub type PageCheck = fn(&[u8]) -> Result<()>;
+
+pub struct Pool {
+    pub(super) store: Arc<Store>,
+    pub(super) table: Table,
+    pub(super) capacity_frames: AtomicUsize,
+    /// Frames allocated, in the table or free.
+    pub(super) frames: AtomicUsize,
+    pub(super) free: Mutex<Vec<PageBuf>>,
+    /// Shard where the next search for a victim begins.
+    pub(super) next_shard: AtomicUsize,
+    pub(super) counters: Counters,
+    compression: RwLock<HashMap<TreeId, Compression>>,
+    check: OnceLock<PageCheck>,
+}
+
+enum Found<G> {
+    Guard(G),
+    Retry,
+    Miss,
+}
+
+impl Pool {
+    pub fn new(store: Arc<Store>, options: PoolOptions) -> Arc<Pool> {
+        Arc::new(Pool {
+            store,
+            table: Table::new(),
+            capacity_frames: AtomicUsize::new(capacity_frames(options.capacity_bytes)),
+            frames: AtomicUsize::new(0),
+            free: Mutex::default(),
+            next_shard: AtomicUsize::new(0),
+            counters: Counters::default(),
+            compression: RwLock::default(),
+            check: OnceLock::new(),
+        })
+    }
+
+    /// Every page read from the store from now on must pass `check`. The first call decides.
+    pub fn set_page_check(&self, check: PageCheck) {
+        self.check.get_or_init(|| check);
+    }
+
+    /// The page with a shared latch.
+    pub fn read(&self, page: PageId) -> Result<ReadGuard> {
+        loop {
+            match self.find_shared(page) {
+                Found::Guard(guard) => return Ok(guard),
+                Found::Retry => {}
+                Found::Miss => {
+                    if let Some(guard) = self.load(page, None)? {
+                        return Ok(guard.downgrade());
+                    }
+                }
+            }
+        }
+    }
+
+    /// The page with an exclusive latch.
+    pub fn write(&self, page: PageId) -> Result<WriteGuard> {
+        self.write_or(page, None)
+    }
+
+    /// As [`Pool::write`], for redo: a page that the store does not have is zeroed.
+    pub fn write_or_create(&self, page: PageId, tree: TreeId) -> Result<WriteGuard> {
+        self.write_or(page, Some(tree))
+    }
+
+    fn write_or(&self, page: PageId, create: Option<TreeId>) -> Result<WriteGuard> {
+        loop {
+            match self.find_exclusive(page) {
+                Found::Guard(guard) => return Ok(guard),
+                Found::Retry => {}
+                Found::Miss => {
+                    if let Some(guard) = self.load(page, create)? {
+                        return Ok(guard);
+                    }
+                }
+            }
+        }
+    }
+
+    /// A zeroed page that the store does not have; nobody else may know its id yet.
+    pub fn create(&self, page: PageId, tree: TreeId) -> Result<WriteGuard> {
+        assert!(page != PageId::ZERO, "page id zero means none");
+        let guard = self.enter(page, tree)?;
+        guard.ok_or_else(|| Error::corrupt("page created twice", page.to_string()))
+    }
+
+    /// Forgets a page without writing it.
+    pub fn discard(&self, page: PageId) {
+        self.remove(page, || ());
+    }
+
+    /// Forgets a page here and in the store. The record that names it as freed must be in the log
+    /// and no latch may be held. The frame counts for the redo point until the store knows, so
+    /// that a checkpoint either has the page forgotten or replays the record that frees it.
+    pub fn free(&self, page: PageId) {
+        self.remove(page, || self.store.free(page));
+    }
+
+    fn remove(&self, page: PageId, forget: impl FnOnce()) {
+        let found = self.table.shard(page).get(page).map(|slot| {
+            slot.meta.doomed.store(true, SeqCst);
+            (Arc::clone(&slot.meta), Arc::clone(&slot.latch))
+        });
+        let Some((meta, latch)) = found else { return forget() };
+        latch.write().dead = true;
+        let mut shard = self.table.shard(page);
+        while meta.is_writing() {
+            self.table.written(page).wait(&mut shard);
+        }
+        drop(shard);
+        forget();
+        let slot = self.table.shard(page).remove(&meta);
+        drop(latch);
+        slot.into_iter().for_each(|slot| self.reclaim(slot));
+    }
+
+    /// The lowest LSN that redo needs if the store as it is now became durable: lowest recovery
+    /// LSN over dirty frames and writebacks in flight, at most `log_end`. The caller must have
+    /// read `log_end` from the log before the call.
+    pub fn redo_point(&self, log_end: Lsn) -> Lsn {
+        let mut lowest = log_end.0;
+        for n in 0..SHARDS {
+            for slot in &self.table.nth(n).slots {
+                let meta = &slot.meta;
+                lowest = lowest.min(meta.rec_lsn.load(SeqCst)).min(meta.writing_lsn.load(SeqCst));
+            }
+        }
+        Lsn(lowest)
+    }
+
+    /// Takes effect with later misses and eviction steps.
+    pub fn set_capacity(&self, bytes: usize) {
+        self.capacity_frames.store(capacity_frames(bytes), SeqCst);
+    }
+
+    /// How pages of `tree` are compressed from their next writeback on.
+    pub fn set_tree_compression(&self, tree: TreeId, compression: Compression) {
+        self.compression.write().insert(tree, compression);
+    }
+
+    pub(super) fn compression(&self, tree: TreeId) -> Compression {
+        match self.compression.read().get(&tree) {
+            Some(Compression::None) => Compression::None,
+            Some(Compression::Zstd(level)) => Compression::Zstd(*level),
+            Some(Compression::Lz4) | None => Compression::Lz4,
+        }
+    }
+
+    pub fn store(&self) -> &Arc<Store> {
+        &self.store
+    }
+
+    pub fn stats(&self) -> PoolStats {
+        let (mut hits, mut dirty) = (0, 0);
+        for n in 0..SHARDS {
+            let shard = self.table.nth(n);
+            hits += shard.hits;
+            dirty += shard.slots.iter().filter(|slot| slot.meta.is_dirty()).count() as u64;
+        }
+        let counters = &self.counters;
+        PoolStats {
+            hits,
+            misses: counters.misses.load(Relaxed),
+            evictions: counters.evictions.load(Relaxed),
+            dirty,
+            frames: self.frames.load(SeqCst) as u64,
+            free: self.free.lock().len() as u64,
+            writebacks: counters.writebacks.load(Relaxed),
+            inline_writebacks: counters.inline_writebacks.load(Relaxed),
+            overcommits: counters.overcommits.load(Relaxed),
+        }
+    }
+
+    fn find_shared(&self, page: PageId) -> Found<ReadGuard> {
+        let mut shard = self.table.shard(page);
+        let Some(slot) = touch(&mut shard, page) else { return Found::Miss };
+        let guard = match slot.latch.try_read_arc() {
+            Some(guard) => guard,
+            None => {
+                let latch = Arc::clone(&slot.latch);
+                drop(shard);
+                latch.read_arc()
+            }
+        };
+        if guard.dead {
+            Found::Retry
+        } else {
+            Found::Guard(ReadGuard(guard))
+        }
+    }
+
+    fn find_exclusive(&self, page: PageId) -> Found<WriteGuard> {
+        let mut shard = self.table.shard(page);
+        let Some(slot) = touch(&mut shard, page) else { return Found::Miss };
+        let guard = match slot.latch.try_write_arc() {
+            Some(guard) => guard,
+            None => {
+                let latch = Arc::clone(&slot.latch);
+                drop(shard);
+                latch.write_arc()
+            }
+        };
+        if guard.dead {
+            Found::Retry
+        } else {
+            Found::Guard(WriteGuard(guard))
+        }
+    }
+
+    /// Enters a new frame for the page, held exclusively. None: another thread was faster.
+    fn enter(&self, page: PageId, tree: TreeId) -> Result<Option<WriteGuard>> {
+        let mut bytes = self.take_buf()?;
+        bytes.fill(0);
+        let meta = Arc::new(Meta::new(page, tree));
+        let body = Body { meta: Arc::clone(&meta), bytes, dead: false };
+        let mut shard = self.table.shard(page);
+        if shard.get(page).is_some() {
+            drop(shard);
+            self.give_buf(body.bytes);
+            return Ok(None);
+        }
+        let latch = Arc::new(RwLock::new(body));
+        let guard = latch.write_arc();
+        shard.insert(Slot { meta, latch });
+        Ok(Some(WriteGuard(guard)))
+    }
+
+    /// Reads a page into a new frame. None: another thread was faster, look again.
+    fn load(&self, page: PageId, create: Option<TreeId>) -> Result<Option<WriteGuard>> {
+        if page == PageId::ZERO {
+            return Err(Error::corrupt("reference to page zero", "buffer"));
+        }
+        let Some(mut guard) = self.enter(page, create.unwrap_or_default())? else {
+            return Ok(None);
+        };
+        self.counters.misses.fetch_add(1, Relaxed);
+        match self.fill(&mut guard, create.is_some()) {
+            Ok(()) => Ok(Some(guard)),
+            Err(e) => {
+                self.drop_failed(guard.0);
+                Err(e)
+            }
+        }
+    }
+
+    fn fill(&self, guard: &mut WriteGuard, may_create: bool) -> Result<()> {
+        let page = guard.page();
+        let bytes = &mut guard.0.bytes[..];
+        let Some(info) = self.store.read(page, bytes)? else {
+            if may_create {
+                bytes.fill(0);
+                return Ok(());
+            }
+            return Err(Error::corrupt("page is not in the store", page.to_string()));
+        };
+        if page_id_of(bytes) != page {
+            let what = format!("page {} in place of another", page_id_of(bytes));
+            return Err(Error::corrupt(what, page.to_string()));
+        }
+        if let Some(check) = self.check.get() {
+            check(bytes)?;
+        }
+        guard.set_tree(info.tree);
+        Ok(())
+    }
+
+    fn drop_failed(&self, mut body: ArcRwLockWriteGuard<RawRwLock, Body>) {
+        body.dead = true;
+        let meta = Arc::clone(&body.meta);
+        debug_assert_eq!(meta.rec_lsn.load(SeqCst), CLEAN);
+        let slot = self.table.shard(meta.page).remove(&meta);
+        drop(body);
+        slot.into_iter().for_each(|slot| self.reclaim(slot));
+    }
+
+    /// Takes the memory of a frame that left the table, if nobody waits for its latch any more.
+    pub(super) fn reclaim(&self, slot: Slot) {
+        match Arc::try_unwrap(slot.latch) {
+            Ok(latch) => self.give_buf(latch.into_inner().bytes),
+            // The last waiter finds it dead and drops it.
+            Err(_) => {
+                self.frames.fetch_sub(1, SeqCst);
+            }
+        }
+    }
+
+    pub(super) fn give_buf(&self, buf: PageBuf) {
+        if self.frames.load(SeqCst) > self.capacity_frames.load(SeqCst) {
+            self.frames.fetch_sub(1, SeqCst);
+        } else {
+            self.free.lock().push(buf);
+        }
+    }
+
+    pub(super) fn new_buf(&self) -> PageBuf {
+        self.frames.fetch_add(1, SeqCst);
+        new_page_buf()
+    }
+}
+
+fn touch(shard: &mut Shard, page: PageId) -> Option<&Slot> {
+    shard.hits += 1;
+    let Some(slot) = shard.get(page) else {
+        shard.hits -= 1;
+        return None;
+    };
+    // Usually set already: a load leaves the cache line shared.
+    if !slot.meta.referenced.load(Relaxed) {
+        slot.meta.referenced.store(true, Relaxed);
+    }
+    shard.get(page)
+}
+
+fn capacity_frames(bytes: usize) -> usize {
+    (bytes / PAGE_BYTES).max(FRAMES_MIN)
+}
+
+fn page_id_of(bytes: &[u8]) -> PageId {
+    PageId(u64::from_le_bytes([
+        bytes[0], bytes[1], bytes[2], bytes[3], bytes[4], bytes[5], bytes[6], bytes[7],
+    ]))
+}
+
+pub(super) fn page_lsn_of(bytes: &[u8]) -> Lsn {
+    Lsn(u64::from_le_bytes([
+        bytes[8], bytes[9], bytes[10], bytes[11], bytes[12], bytes[13], bytes[14], bytes[15],
+    ]))
+}

@@ -1,0 +1,95 @@
+//! The sharded table of frames. Each shard is one mutex, a map and a slab that the clock runs over.
+
+use super::frame::{Latch, Meta};
+use crate::base::PageId;
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::Arc;
+
+pub(super) const SHARDS: usize = 64;
+
+/// Page ids are dense numbers: one multiplication spreads them.
+#[derive(Default)]
+pub(super) struct PageHasher(u64);
+
+impl Hasher for PageHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for &b in bytes {
+            self.write_u64(u64::from(b));
+        }
+    }
+
+    fn write_u64(&mut self, v: u64) {
+        let mixed = (self.0 ^ v).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        self.0 = mixed ^ (mixed >> 32);
+    }
+}
+
+pub(super) struct Slot {
+    pub meta: Arc<Meta>,
+    pub latch: Arc<Latch>,
+}
+
+#[derive(Default)]
+pub(super) struct Shard {
+    index: HashMap<PageId, usize, BuildHasherDefault<PageHasher>>,
+    pub slots: Vec<Slot>,
+    /// Where the clock goes on.
+    pub hand: usize,
+    pub hits: u64,
+}
+
+impl Shard {
+    pub fn get(&self, page: PageId) -> Option<&Slot> {
+        self.index.get(&page).map(|&i| &self.slots[i])
+    }
+
+    pub fn insert(&mut self, slot: Slot) {
+        let old = self.index.insert(slot.meta.page, self.slots.len());
+        assert!(old.is_none(), "a page has one frame");
+        self.slots.push(slot);
+    }
+
+    pub fn remove_at(&mut self, i: usize) -> Slot {
+        let slot = self.slots.swap_remove(i);
+        self.index.remove(&slot.meta.page);
+        if let Some(moved) = self.slots.get(i) {
+            self.index.insert(moved.meta.page, i);
+        }
+        slot
+    }
+
+    /// Removes exactly this frame, not a later one of the same page.
+    pub fn remove(&mut self, meta: &Arc<Meta>) -> Option<Slot> {
+        let &i = self.index.get(&meta.page)?;
+        Arc::ptr_eq(&self.slots[i].meta, meta).then(|| self.remove_at(i))
+    }
+}
+
+pub(super) struct Table {
+    shards: Vec<(Mutex<Shard>, Condvar)>,
+}
+
+impl Table {
+    pub fn new() -> Table {
+        Table { shards: (0..SHARDS).map(|_| Default::default()).collect() }
+    }
+
+    pub fn shard(&self, page: PageId) -> MutexGuard<'_, Shard> {
+        self.nth(page.0 as usize)
+    }
+
+    pub fn nth(&self, n: usize) -> MutexGuard<'_, Shard> {
+        self.shards[n % SHARDS].0.lock()
+    }
+
+    /// Signalled, under the shard's lock, whenever a writeback of one of its pages ends.
+    pub fn written(&self, page: PageId) -> &Condvar {
+        &self.shards[page.0 as usize % SHARDS].1
+    }
+}

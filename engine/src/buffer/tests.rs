@@ -1,0 +1,187 @@
+use super::frame::Meta;
+use super::*;
+use crate::base::{Error, Lsn, PageId, TreeId, PAGE_BYTES};
+use crate::os::sim::{Fault, SimOs, SimRng};
+use crate::store::{Store, StoreOptions};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::Arc;
+use std::thread;
+
+const TREE: TreeId = TreeId(3);
+
+fn new_pool() -> (Arc<SimOs>, Arc<Pool>) {
+    let os = SimOs::new(1);
+    let options = StoreOptions { segment_bytes: 1 << 20, ..StoreOptions::new("/store") };
+    let store = Store::create(os.clone(), options).unwrap();
+    (os, Pool::new(store, PoolOptions { capacity_bytes: 0 }))
+}
+
+/// Writes page id, LSN and a body that depends on both.
+fn fill(guard: &mut WriteGuard, lsn: u64) {
+    let page = guard.page();
+    guard.will_change(Lsn(lsn));
+    let bytes = guard.bytes_mut();
+    bytes[..8].copy_from_slice(&page.0.to_le_bytes());
+    bytes[8..16].copy_from_slice(&lsn.to_le_bytes());
+    bytes[16..].fill((page.0 ^ lsn) as u8);
+}
+
+fn verify(bytes: &[u8], page: u64) -> u64 {
+    assert_eq!(bytes[..8], page.to_le_bytes());
+    let lsn = u64::from_le_bytes(bytes[8..16].try_into().unwrap());
+    assert!(bytes[16..].iter().all(|&b| b == (page ^ lsn) as u8));
+    lsn
+}
+
+fn create(pool: &Pool, pages: std::ops::RangeInclusive<u64>, lsn: u64) {
+    for page in pages {
+        fill(&mut pool.create(PageId(page), TREE).unwrap(), lsn);
+    }
+}
+
+#[test]
+fn pages_come_back_from_the_store_after_eviction() {
+    let (_os, pool) = new_pool();
+    create(&pool, 1..=500, 10);
+    for page in 1..=500 {
+        assert_eq!(verify(&pool.read(PageId(page)).unwrap(), page), 10);
+    }
+    let stats = pool.stats();
+    assert!(stats.evictions > 300 && stats.misses > 300, "{stats:?}");
+    assert!(stats.frames <= 64 + 32, "{stats:?}");
+    pool.evict_step(100).unwrap();
+    assert!(pool.stats().free > 0);
+}
+
+#[test]
+fn a_page_that_nobody_has_is_corrupt_and_leaves_no_frame() {
+    let (_os, pool) = new_pool();
+    assert!(matches!(pool.read(PageId(5)), Err(Error::Corrupt { .. })));
+    assert!(matches!(pool.write(PageId::ZERO), Err(Error::Corrupt { .. })));
+    fill(&mut pool.create(PageId(5), TREE).unwrap(), 1);
+    assert_eq!(verify(&pool.read(PageId(5)).unwrap(), 5), 1);
+    assert!(pool.create(PageId(5), TREE).is_err());
+    assert!(pool.write_or_create(PageId(6), TREE).unwrap().iter().all(|&b| b == 0));
+}
+
+#[test]
+fn one_read_serves_all_who_miss_together() {
+    let (_os, pool) = new_pool();
+    create(&pool, 1..=1, 7);
+    pool.writeback_before(Lsn(100), 10).unwrap();
+    for _ in 0..200 {
+        pool.discard(PageId(1));
+        let before = pool.stats().misses;
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| verify(&pool.read(PageId(1)).unwrap(), 1));
+            }
+        });
+        assert_eq!(pool.stats().misses, before + 1);
+    }
+}
+
+#[test]
+fn the_redo_point_is_the_lowest_dirty_page_until_it_is_written() {
+    let (_os, pool) = new_pool();
+    create(&pool, 1..=1, 50);
+    create(&pool, 2..=2, 40);
+    fill(&mut pool.write(PageId(2)).unwrap(), 90);
+    assert_eq!(pool.redo_point(Lsn(1000)), Lsn(40));
+    assert_eq!(pool.redo_point(Lsn(30)), Lsn(30));
+    assert!(!pool.writeback_before(Lsn(60), 1).unwrap());
+    assert!(pool.writeback_before(Lsn(60), 1).unwrap());
+    assert_eq!(pool.redo_point(Lsn(1000)), Lsn(1000));
+    fill(&mut pool.write(PageId(2)).unwrap(), 95);
+    assert_eq!(pool.redo_point(Lsn(1000)), Lsn(95));
+}
+
+#[test]
+fn a_failed_writeback_leaves_pages_as_dirty_as_they_were() {
+    let (os, pool) = new_pool();
+    create(&pool, 1..=40, 20);
+    os.fail_after(0, Fault::DiskFull);
+    let mut rng = SimRng::new(2);
+    let mut lsn = 20;
+    // The store takes some pages in memory before it needs the disk.
+    let failed = (0..2000).any(|_| {
+        lsn += 1;
+        let mut guard = pool.write(PageId(1 + rng.below(40))).unwrap();
+        guard.will_change(Lsn(lsn));
+        let noise: Vec<u8> = (16..PAGE_BYTES).map(|_| rng.next_u64() as u8).collect();
+        guard.bytes_mut()[16..].copy_from_slice(&noise);
+        drop(guard);
+        let before = pool.redo_point(Lsn(1 << 40));
+        let result = pool.writeback_before(Lsn(1 << 40), 5);
+        if result.is_err() {
+            assert_eq!(pool.redo_point(Lsn(1 << 40)), before);
+        }
+        result.is_err()
+    });
+    assert!(failed);
+    os.clear_fault();
+    while !pool.writeback_before(Lsn(1 << 40), 100).unwrap() {}
+    assert_eq!(pool.stats().dirty, 0);
+}
+
+#[test]
+fn a_page_to_be_freed_holds_the_redo_point_and_is_not_written() {
+    let (_os, pool) = new_pool();
+    create(&pool, 1..=2, 10);
+    while !pool.writeback_before(Lsn(100), 10).unwrap() {}
+    pool.write(PageId(1)).unwrap().will_free(Lsn(60));
+    pool.writeback_before(Lsn(100), 10).unwrap();
+    assert_eq!(pool.redo_point(Lsn(100)), Lsn(60));
+    pool.free(PageId(1));
+    assert_eq!(pool.redo_point(Lsn(100)), Lsn(100));
+    assert!(pool.read(PageId(1)).is_err());
+    assert_eq!(pool.store().pages(), 1);
+}
+
+#[test]
+fn a_frame_in_use_is_never_evicted() {
+    let (_os, pool) = new_pool();
+    create(&pool, 1..=1, 10);
+    let held = pool.read(PageId(1)).unwrap();
+    create(&pool, 2..=300, 10);
+    assert!(!Arc::ptr_eq(&held.0.meta, &Arc::new(Meta::new(PageId(1), TREE))));
+    let again = pool.read(PageId(1)).unwrap();
+    assert!(Arc::ptr_eq(&held.0.meta, &again.0.meta), "one frame per page");
+}
+
+#[test]
+fn threads_never_see_an_older_page_again() {
+    let (_os, pool) = new_pool();
+    create(&pool, 1..=200, 1);
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let (pool, done) = (&pool, &done);
+        let worker = |n: u64| {
+            let mut rng = SimRng::new(n);
+            let mut seen = vec![0; 201];
+            for _ in 0..4000 {
+                let page = 1 + rng.below(200);
+                let lsn = if rng.chance(40) {
+                    let mut guard = pool.write(PageId(page)).unwrap();
+                    let lsn = verify(&guard, page) + 1;
+                    fill(&mut guard, lsn);
+                    lsn
+                } else {
+                    verify(&pool.read(PageId(page)).unwrap(), page)
+                };
+                assert!(lsn >= seen[page as usize], "page {page} went back");
+                seen[page as usize] = lsn;
+            }
+        };
+        let background = scope.spawn(move || {
+            while !done.load(SeqCst) {
+                pool.evict_step(8).unwrap();
+                pool.writeback_before(Lsn(u64::MAX - 1), 16).unwrap();
+            }
+        });
+        let workers: Vec<_> = (1..=6).map(|n| scope.spawn(move || worker(n))).collect();
+        workers.into_iter().for_each(|w| w.join().unwrap());
+        done.store(true, SeqCst);
+        background.join().unwrap();
+    });
+}

@@ -1,0 +1,149 @@
+//! First pass over the log's tail: what became of every transaction, which ids are taken, which
+//! pages and trees are gone.
+
+use super::note::{CheckpointNote, OpenState};
+use super::table::RECORD_COUNTER;
+use crate::base::codec::Reader;
+use crate::base::{Error, Lsn, PageId, Result, TreeId, TxnId};
+use crate::btree::{change_creates_page, decode_record, RECORD_TREE};
+use crate::txn::{Note, RECORD_ABORT, RECORD_COMMIT, RECORD_PREPARE, RECORD_REVERTED};
+use crate::wal::RecordRef;
+use std::collections::{HashMap, HashSet};
+
+/// Log record: varint count, then varint tree ids, of trees that a committed DDL dropped.
+pub(crate) const RECORD_DROP_TREES: u8 = 7;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Open,
+    Prepared,
+    Committed,
+    Aborted,
+    Reverted,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Trace {
+    pub outcome: Outcome,
+    pub first_lsn: Lsn,
+    pub last_lsn: Lsn,
+    pub deletes: bool,
+    pub xid: Option<Vec<u8>>,
+}
+
+/// What the tail says, on top of the checkpoint's note.
+#[derive(Default)]
+pub(crate) struct Analysis {
+    pub traces: HashMap<TxnId, Trace>,
+    pub freed_pages: HashSet<PageId>,
+    pub dropped_trees: HashSet<TreeId>,
+    pub counters: HashMap<u64, u64>,
+    pub next_page: u64,
+    pub next_tree: u64,
+    pub next_txn: u64,
+    pub records: u64,
+}
+
+impl Analysis {
+    pub fn new(note: &CheckpointNote) -> Self {
+        let mut analysis = Analysis {
+            next_page: note.next_page,
+            next_tree: note.next_tree,
+            next_txn: note.next_txn,
+            counters: note.counters.iter().copied().collect(),
+            ..Analysis::default()
+        };
+        for open in &note.open {
+            let outcome = match open.state {
+                OpenState::Active => Outcome::Open,
+                OpenState::Prepared => Outcome::Prepared,
+                OpenState::Aborted => Outcome::Aborted,
+            };
+            let trace = Trace {
+                outcome,
+                first_lsn: open.first_lsn,
+                last_lsn: open.last_lsn,
+                deletes: open.deletes,
+                xid: open.xid.clone(),
+            };
+            analysis.traces.insert(open.id, trace);
+        }
+        analysis
+    }
+
+    pub fn visit(&mut self, lsn: Lsn, record: RecordRef<'_>) -> Result<()> {
+        self.records += 1;
+        let mut r = Reader::new(record.payload, "log record");
+        match record.kind {
+            RECORD_TREE => self.visit_tree(lsn, record.payload),
+            RECORD_COMMIT => self.outcome(lsn, TxnId(r.varint()?), Outcome::Committed),
+            RECORD_ABORT => self.outcome(lsn, TxnId(r.varint()?), Outcome::Aborted),
+            RECORD_REVERTED => self.outcome(lsn, TxnId(r.varint()?), Outcome::Reverted),
+            RECORD_PREPARE => {
+                let id = TxnId(r.varint()?);
+                self.trace(lsn, id).xid = Some(r.rest().to_vec());
+                self.outcome(lsn, id, Outcome::Prepared)
+            }
+            RECORD_COUNTER => {
+                let (table, next) = (r.varint()?, r.varint()?);
+                self.counters.insert(table, next);
+                Ok(())
+            }
+            RECORD_DROP_TREES => {
+                for _ in 0..r.varint()? {
+                    let id = u32::try_from(r.varint()?).map_err(|_| r.fail("tree id"))?;
+                    self.dropped_trees.insert(TreeId(id));
+                }
+                Ok(())
+            }
+            kind => {
+                let what = format!("log record of unknown kind {kind}");
+                Err(Error::corrupt(what, format!("log {lsn:?}")))
+            }
+        }
+    }
+
+    fn trace(&mut self, lsn: Lsn, id: TxnId) -> &mut Trace {
+        self.next_txn = self.next_txn.max(id.0 + 1);
+        self.traces.entry(id).or_insert(Trace {
+            outcome: Outcome::Open,
+            first_lsn: lsn,
+            last_lsn: Lsn::ZERO,
+            deletes: false,
+            xid: None,
+        })
+    }
+
+    fn outcome(&mut self, lsn: Lsn, id: TxnId, outcome: Outcome) -> Result<()> {
+        let trace = self.trace(lsn, id);
+        // A commit is final; an abort is only followed by its revert.
+        let legal = match trace.outcome {
+            Outcome::Committed | Outcome::Reverted => outcome == trace.outcome,
+            Outcome::Aborted => matches!(outcome, Outcome::Aborted | Outcome::Reverted),
+            Outcome::Open | Outcome::Prepared => true,
+        };
+        if !legal {
+            let what = format!("transaction {id} ends twice");
+            return Err(Error::corrupt(what, format!("log {lsn:?}")));
+        }
+        trace.outcome = outcome;
+        Ok(())
+    }
+
+    fn visit_tree(&mut self, lsn: Lsn, payload: &[u8]) -> Result<()> {
+        let record = decode_record(payload)?;
+        self.next_tree = self.next_tree.max(u64::from(record.tree.0) + 1);
+        if let Some(note) = Note::decode(record.note)? {
+            let trace = self.trace(lsn, note.txn);
+            trace.last_lsn = trace.last_lsn.max(lsn);
+            trace.deletes |= note.deletes;
+        }
+        self.freed_pages.extend(record.freed());
+        for (page, change) in record.changes() {
+            if change_creates_page(change) {
+                self.next_page = self.next_page.max(page.0 + 1);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,151 @@
+//! What goes on behind the sessions: each kind of work is a step with a budget, called by a
+//! thread here or, without threads, by whoever owns the engine ([`Engine::step`]).
+
+use super::config::Level;
+use super::engine::Engine;
+use crate::base::{Error, Result};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+/// A checkpoint starts when redo would read this share of the log's capacity.
+const CHECKPOINT_PERCENT: u64 = 40;
+const GC_STEP_BYTES: u64 = 8 << 20;
+const REVERT_STEP_RECORDS: usize = 256;
+const PURGE_STEP_TRANSACTIONS: usize = 256;
+const EVICT_STEP_PAGES: usize = 64;
+const IDLE_CHECKPOINT: Duration = Duration::from_secs(30);
+/// After an error a worker rests, so that it neither spins nor floods the error log.
+const REST_AFTER_ERROR: Duration = Duration::from_secs(1);
+
+type Step = fn(&Engine) -> Result<bool>;
+
+/// A kind of background work: a thread's name, how long it idles, what it does.
+struct Worker {
+    name: &'static str,
+    idle: Duration,
+    step: Step,
+}
+
+const WORKERS: [Worker; 5] = [
+    Worker { name: "sluice-log", idle: Duration::from_millis(50), step: Engine::log_step },
+    Worker { name: "sluice-check", idle: Duration::from_millis(100), step: Engine::space_step },
+    Worker { name: "sluice-evict", idle: Duration::from_millis(10), step: Engine::evict_step },
+    Worker { name: "sluice-revert", idle: Duration::from_millis(100), step: Engine::revert_step },
+    Worker { name: "sluice-purge", idle: Duration::from_millis(100), step: Engine::purge_step },
+];
+
+impl Engine {
+    pub(crate) fn start_background(self: &Arc<Self>) {
+        if !self.config.background {
+            return;
+        }
+        let mut threads = self.threads.lock();
+        for worker in &WORKERS {
+            let engine = Arc::downgrade(self);
+            let body = move || run(&engine, worker);
+            match std::thread::Builder::new().name(worker.name.into()).spawn(body) {
+                Ok(handle) => threads.push(handle),
+                Err(error) => {
+                    let message = format!("Sluice: cannot start {}: {error}", worker.name);
+                    self.host.log(Level::Error, &message);
+                }
+            }
+        }
+    }
+
+    /// One round of every kind of background work, for engines without threads.
+    pub fn step(&self) -> Result<()> {
+        for worker in &WORKERS {
+            (worker.step)(self)?;
+        }
+        Ok(())
+    }
+
+    /// Prepares log segments, writes ahead, and once a second makes the log durable.
+    fn log_step(&self) -> Result<bool> {
+        while self.wal.prepare_step()? {}
+        self.wal.write_step()?;
+        let now = self.os.now_ns();
+        let last = self.last_log_flush_ns.load(Ordering::Relaxed);
+        if now.saturating_sub(last) >= 1_000_000_000 {
+            self.last_log_flush_ns.store(now, Ordering::Relaxed);
+            self.flush_log()?;
+        }
+        Ok(false)
+    }
+
+    /// Checkpoints, GC of the page store, and the pages of dropped trees.
+    fn space_step(&self) -> Result<bool> {
+        if self.wants_checkpoint() {
+            self.checkpoint_now()?;
+        }
+        self.release_log();
+        let dropping = self.free_dropped_step();
+        let mut moved = 0;
+        if self.store.wants_gc() {
+            moved = self.store.gc_step(GC_STEP_BYTES)?;
+        }
+        Ok(dropping || moved > 0)
+    }
+
+    fn wants_checkpoint(&self) -> bool {
+        let redo = self.redo_bytes();
+        if redo >= self.log_capacity() / 100 * CHECKPOINT_PERCENT || self.store.wants_checkpoint() {
+            return true;
+        }
+        let idle_ns = self.os.now_ns().saturating_sub(self.last_checkpoint_ns());
+        redo > 0 && idle_ns >= IDLE_CHECKPOINT.as_nanos() as u64 && self.has_news()
+    }
+
+    /// Whether anything was logged since the last checkpoint but the checkpoint itself.
+    fn has_news(&self) -> bool {
+        self.wal.stats().records > self.records_at_checkpoint.load(Ordering::Relaxed)
+    }
+
+    fn evict_step(&self) -> Result<bool> {
+        self.pool.evict_step(EVICT_STEP_PAGES)?;
+        Ok(false)
+    }
+
+    fn revert_step(&self) -> Result<bool> {
+        self.ctx.revert_step(REVERT_STEP_RECORDS)
+    }
+
+    fn purge_step(&self) -> Result<bool> {
+        self.ctx.table.advance_horizon();
+        self.ctx.purge_step(PURGE_STEP_TRANSACTIONS)
+    }
+}
+
+fn run(engine: &Weak<Engine>, worker: &Worker) {
+    let mut last_error: Option<Instant> = None;
+    while let Some(engine) = engine.upgrade() {
+        if engine.stopped.load(Ordering::SeqCst) {
+            return;
+        }
+        let idle = match (worker.step)(&engine) {
+            Ok(true) => continue,
+            Ok(false) => worker.idle,
+            Err(error) => {
+                if last_error.is_none_or(|at| at.elapsed() > Duration::from_secs(10)) {
+                    report(&engine, worker.name, &error);
+                    last_error = Some(Instant::now());
+                }
+                REST_AFTER_ERROR
+            }
+        };
+        engine.wait_for_work(idle);
+    }
+}
+
+fn report(engine: &Engine, worker: &str, error: &Error) {
+    engine.host.log(Level::Error, &format!("Sluice: {worker}: {error}"));
+}
+
+impl Engine {
+    fn wait_for_work(&self, idle: Duration) {
+        let mut work = self.work.lock();
+        self.work_arrived.wait_for(&mut work, idle);
+    }
+}

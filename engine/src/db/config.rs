@@ -1,0 +1,71 @@
+//! What the host of the engine chooses, and what the engine asks of its host.
+
+pub use crate::store::Compression;
+use std::path::PathBuf;
+
+/// When a commit is durable (MariaDB users know the numbers from `innodb_flush_log_at_trx_commit`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FlushAtCommit {
+    /// 0: written and synced about once a second; a crash of the server can lose that second.
+    EverySecond = 0,
+    /// 1: durable before the commit is answered.
+    AtCommit = 1,
+    /// 2: handed to the operating system at commit, synced about once a second; a power cut can
+    /// lose that second.
+    WriteOnly = 2,
+}
+
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Page store, superblock and, unless `log_dir` says otherwise, the log.
+    pub data_dir: PathBuf,
+    pub log_dir: Option<PathBuf>,
+    pub buffer_pool_bytes: u64,
+    /// Checkpoints keep the log that redo needs below this.
+    pub log_capacity_bytes: u64,
+    pub flush_at_commit: FlushAtCommit,
+    pub compression: Compression,
+    /// Start the background threads. Without them the owner calls [`super::Engine::step`].
+    pub background: bool,
+}
+
+impl Config {
+    pub fn new(data_dir: impl Into<PathBuf>) -> Self {
+        Config {
+            data_dir: data_dir.into(),
+            log_dir: None,
+            buffer_pool_bytes: 128 << 20,
+            log_capacity_bytes: 512 << 20,
+            flush_at_commit: FlushAtCommit::AtCommit,
+            compression: Compression::Lz4,
+            background: true,
+        }
+    }
+
+    pub fn log_dir(&self) -> PathBuf {
+        self.log_dir.clone().unwrap_or_else(|| self.data_dir.join("log"))
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    Note,
+    Warning,
+    Error,
+}
+
+/// The server around the engine.
+pub trait Host: Send + Sync {
+    /// A line for the error log.
+    fn log(&self, level: Level, message: &str);
+    /// One session waits for another; called with no engine mutex held (rules N10).
+    fn lock_wait(&self, waiter_session: u64, holder_session: u64);
+}
+
+/// A host that is not interested.
+pub struct NoHost;
+
+impl Host for NoHost {
+    fn log(&self, _level: Level, _message: &str) {}
+    fn lock_wait(&self, _waiter_session: u64, _holder_session: u64) {}
+}

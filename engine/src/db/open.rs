@@ -1,0 +1,418 @@
+//! Opening: a new directory, or recovery of what a crash or a shutdown left.
+
+use super::analysis::{Analysis, Outcome, Trace};
+use super::config::{Config, Host, Level};
+use super::engine::{CheckpointState, Engine, Parts};
+use super::note::CheckpointNote;
+use super::redo::Redo;
+use super::table::{Counters, Table};
+use crate::base::{Csn, EntryHeader, Error, Lsn, PageId, Result, TreeId, TxnId};
+use crate::btree::{Env, Tree};
+use crate::buffer::{Pool, PoolOptions};
+use crate::catalog::{Catalog, TableDef, CATALOG_TREE, FIRST_USER_TREE};
+use crate::os::Os;
+use crate::store::{Store, StoreOptions};
+use crate::txn::{
+    Context, ImageEntry, ImageState, LockManager, Open, PurgeItem, Registry, TableImage, Trees,
+    TxnState, TxnTable,
+};
+use crate::wal::{Wal, WalAnchor, WalOptions};
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+use std::sync::Arc;
+
+const LOG_SEGMENT_BYTES: u64 = 16 << 20;
+const LOG_CACHE_BYTES: u64 = 32 << 20;
+const STORE_SEGMENT_BYTES: u64 = 8 << 20;
+const FIRST_TXN: TxnId = TxnId(1);
+const LOCK_FILE: &str = "lock";
+
+/// Sizes that tests shrink.
+#[derive(Clone, Copy, Debug)]
+pub struct Geometry {
+    pub log_segment_bytes: u64,
+    pub log_cache_bytes: u64,
+    pub store_segment_bytes: u64,
+}
+
+impl Default for Geometry {
+    fn default() -> Self {
+        Geometry {
+            log_segment_bytes: LOG_SEGMENT_BYTES,
+            log_cache_bytes: LOG_CACHE_BYTES,
+            store_segment_bytes: STORE_SEGMENT_BYTES,
+        }
+    }
+}
+
+fn wal_options(config: &Config, geometry: Geometry) -> WalOptions {
+    WalOptions {
+        dir: config.log_dir(),
+        capacity_bytes: config.log_capacity_bytes,
+        segment_bytes: geometry.log_segment_bytes,
+        cache_bytes: geometry.log_cache_bytes,
+    }
+}
+
+fn store_options(config: &Config, geometry: Geometry) -> StoreOptions {
+    StoreOptions { dir: config.data_dir.clone(), segment_bytes: geometry.store_segment_bytes }
+}
+
+impl Engine {
+    /// Opens the engine in `config.data_dir`; an empty or missing directory becomes a new one.
+    pub fn open(os: Arc<dyn Os>, config: Config, host: Arc<dyn Host>) -> Result<Arc<Engine>> {
+        Engine::open_with(os, config, Geometry::default(), host)
+    }
+
+    pub fn open_with(
+        os: Arc<dyn Os>,
+        config: Config,
+        geometry: Geometry,
+        host: Arc<dyn Host>,
+    ) -> Result<Arc<Engine>> {
+        os.create_dir(&config.data_dir)?;
+        os.create_dir(&config.log_dir())?;
+        let lock = os.lock_dir(&config.data_dir)?;
+        let opening = Opening { os, config, geometry, host, lock };
+        let engine = match opening.existing_store()? {
+            Some((store, note)) if !note.is_empty() => opening.recover(store, &note)?,
+            Some((store, _)) => {
+                drop(store);
+                opening.restart_creation()?
+            }
+            None => opening.create()?,
+        };
+        engine.start_background();
+        Ok(engine)
+    }
+}
+
+struct Opening {
+    os: Arc<dyn Os>,
+    config: Config,
+    geometry: Geometry,
+    host: Arc<dyn Host>,
+    lock: Box<dyn Send + Sync>,
+}
+
+/// The rooms, connected.
+struct Rooms {
+    wal: Arc<Wal>,
+    store: Arc<Store>,
+    pool: Arc<Pool>,
+    env: Arc<Env>,
+}
+
+impl Opening {
+    fn existing_store(&self) -> Result<Option<(Arc<Store>, Vec<u8>)>> {
+        if self.os.exists(&self.config.data_dir.join("superblock"))? {
+            let options = store_options(&self.config, self.geometry);
+            return Store::open(Arc::clone(&self.os), options).map(Some);
+        }
+        for dir in [self.config.data_dir.clone(), self.config.log_dir()] {
+            for path in self.os.list(&dir)? {
+                if path.file_name().is_some_and(|n| n != LOCK_FILE) && !self.is_dir(&path) {
+                    return Err(Error::Refused(format!(
+                        "{} holds {} but there is no superblock in {}: restore the missing file, \
+                         or empty both directories to start anew",
+                        dir.display(),
+                        path.display(),
+                        self.config.data_dir.display(),
+                    )));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn is_dir(&self, path: &Path) -> bool {
+        path == self.config.log_dir() || self.os.list(path).is_ok_and(|names| !names.is_empty())
+    }
+
+    /// The store was created but never saw its first checkpoint: nothing was acknowledged yet.
+    fn restart_creation(self) -> Result<Arc<Engine>> {
+        for dir in [self.config.log_dir(), self.config.data_dir.clone()] {
+            for path in self.os.list(&dir)? {
+                if path.file_name().is_some_and(|n| n != LOCK_FILE) && !self.is_dir(&path) {
+                    self.os.remove(&path)?;
+                }
+            }
+            self.os.sync_dir(&dir)?;
+        }
+        self.create()
+    }
+
+    fn create(self) -> Result<Arc<Engine>> {
+        let options = store_options(&self.config, self.geometry);
+        let store = Store::create(Arc::clone(&self.os), options)?;
+        let wal = Wal::create(Arc::clone(&self.os), wal_options(&self.config, self.geometry))?;
+        let rooms = self.connect(wal, store, PageId(1));
+        let table = TxnTable::new(FIRST_TXN);
+        let ctx = self.context(&rooms, table);
+        let tree = Tree::create(Arc::clone(&rooms.env), CATALOG_TREE)?;
+        let root = tree.root();
+        let catalog = Catalog::new(ctx.trees.add(tree));
+        let engine = Engine::new(Parts {
+            config: self.config,
+            host: self.host,
+            os: self.os,
+            wal: rooms.wal,
+            store: rooms.store,
+            pool: rooms.pool,
+            env: rooms.env,
+            ctx,
+            catalog,
+            catalog_root: root,
+            next_tree: FIRST_USER_TREE.0,
+            next_table: 1,
+            checkpoint: CheckpointState::default(),
+            lock: self.lock,
+        });
+        engine.checkpoint_now()?;
+        Ok(engine)
+    }
+
+    fn connect(&self, wal: Arc<Wal>, store: Arc<Store>, next_page: PageId) -> Rooms {
+        let capacity = usize::try_from(self.config.buffer_pool_bytes).unwrap_or(usize::MAX);
+        let pool = Pool::new(Arc::clone(&store), PoolOptions { capacity_bytes: capacity });
+        let env = Env::new(Arc::clone(&pool), Arc::clone(&wal), next_page);
+        Rooms { wal, store, pool, env }
+    }
+
+    fn context(&self, rooms: &Rooms, table: Arc<TxnTable>) -> Arc<Context> {
+        let host = Arc::clone(&self.host);
+        let for_dead = Arc::downgrade(&table);
+        let fresh = rooms.env.dead.set(Box::new(move |entry| {
+            for_dead.upgrade().is_some_and(|table| is_dead_entry(&table, entry))
+        }));
+        assert!(fresh.is_ok(), "the rooms are connected once");
+        Arc::new(Context {
+            wal: Arc::clone(&rooms.wal),
+            locks: LockManager::new(Arc::clone(&table)),
+            table,
+            registry: Registry::default(),
+            trees: Trees::default(),
+            to_revert: Default::default(),
+            report_wait: Box::new(move |waiter, holder| host.lock_wait(waiter, holder)),
+        })
+    }
+
+    fn recover(self, store: Arc<Store>, note: &[u8]) -> Result<Arc<Engine>> {
+        let begin_ns = self.os.now_ns();
+        let note = CheckpointNote::decode(note)?;
+        let mut analysis = Analysis::new(&note);
+        let anchor = WalAnchor { scan_from: note.scan_from, durable: note.durable };
+        let options = wal_options(&self.config, self.geometry);
+        let wal = Wal::recover(Arc::clone(&self.os), options, anchor, &mut |lsn, record| {
+            analysis.visit(lsn, record)
+        })?;
+        let rooms = self.connect(wal, store, PageId(analysis.next_page));
+        let applied = self.redo(&rooms, &note, &analysis)?;
+        let ctx = self.restore_transactions(&rooms, &note, &analysis);
+        let catalog_tree = Tree::open(Arc::clone(&rooms.env), CATALOG_TREE, note.catalog_root);
+        let catalog = Catalog::new(ctx.trees.add(catalog_tree));
+        let scanned = rooms.wal.end().0.saturating_sub(note.scan_from.0);
+        let state =
+            CheckpointState { scan_from: note.scan_from, redo_from: note.redo_from, count: 0 };
+        let engine = Engine::new(Parts {
+            config: self.config,
+            host: self.host,
+            os: self.os,
+            wal: rooms.wal,
+            store: rooms.store,
+            pool: rooms.pool,
+            env: rooms.env,
+            ctx,
+            catalog,
+            catalog_root: note.catalog_root,
+            next_tree: u32::try_from(analysis.next_tree).unwrap_or(u32::MAX),
+            next_table: note.next_table,
+            checkpoint: state,
+            lock: self.lock,
+        });
+        engine.keep_recovered_prepared();
+        engine.load_tables(&analysis)?;
+        let ms = (engine.os.now_ns() - begin_ns) / 1_000_000;
+        engine.host.log(
+            Level::Note,
+            &format!(
+                "Sluice: recovered in {ms} ms: {} log records in {scanned} bytes, \
+                 {applied} page changes redone",
+                analysis.records
+            ),
+        );
+        Ok(engine)
+    }
+
+    fn redo(&self, rooms: &Rooms, note: &CheckpointNote, analysis: &Analysis) -> Result<u64> {
+        let end = rooms.wal.end();
+        let mut redo = Redo { pool: &rooms.pool, analysis, applied: 0 };
+        rooms.wal.scan(note.redo_from, end, &mut |lsn, record| redo.visit(lsn, record))?;
+        let applied = redo.applied;
+        for &page in &analysis.freed_pages {
+            rooms.pool.free(page);
+        }
+        Ok(applied)
+    }
+
+    /// Everybody without an outcome is rolled back; prepared ones wait for their coordinator.
+    fn restore_transactions(
+        &self,
+        rooms: &Rooms,
+        note: &CheckpointNote,
+        analysis: &Analysis,
+    ) -> Arc<Context> {
+        let mut image = TableImage { next: TxnId(analysis.next_txn), ..TableImage::empty() };
+        for (&id, trace) in &analysis.traces {
+            let state = match trace.outcome {
+                Outcome::Committed | Outcome::Reverted => continue,
+                Outcome::Prepared => ImageState::Prepared,
+                Outcome::Open | Outcome::Aborted => ImageState::Aborted,
+            };
+            let first_lsn = trace.first_lsn;
+            image.exceptions.push(ImageEntry { id, state, first_lsn });
+        }
+        image.exceptions.sort_by_key(|entry| entry.id);
+        let ctx = self.context(rooms, TxnTable::restore(&image));
+        let mut ordered: Vec<(&TxnId, &Trace)> = analysis.traces.iter().collect();
+        ordered.sort_by_key(|(id, _)| **id);
+        let queued: HashSet<TxnId> = note.purge.iter().map(|item| item.txn).collect();
+        for (&id, trace) in ordered.into_iter().filter(|(id, _)| !queued.contains(id)) {
+            restore_one(&ctx, id, trace);
+        }
+        for item in &note.purge {
+            let (first_lsn, last_lsn) = (item.first_lsn, item.last_lsn);
+            ctx.registry.push_purge(PurgeItem { txn: item.txn, csn: Csn(0), first_lsn, last_lsn });
+        }
+        ctx
+    }
+}
+
+fn restore_one(ctx: &Context, id: TxnId, trace: &Trace) {
+    let (first_lsn, last_lsn) = (trace.first_lsn, trace.last_lsn);
+    match trace.outcome {
+        Outcome::Reverted => {}
+        Outcome::Committed => {
+            if trace.deletes {
+                let item = PurgeItem { txn: id, csn: Csn(0), first_lsn, last_lsn };
+                ctx.registry.push_purge(item);
+            }
+        }
+        Outcome::Prepared | Outcome::Open | Outcome::Aborted => {
+            let open = Arc::new(Open::new(id, first_lsn, last_lsn));
+            if trace.deletes {
+                open.note_delete();
+            }
+            if let Some(xid) = &trace.xid {
+                open.set_xid(xid.clone());
+            }
+            ctx.registry.add(Arc::clone(&open));
+            if trace.outcome != Outcome::Prepared {
+                ctx.to_revert.lock().push_back(open);
+            }
+        }
+    }
+}
+
+impl Engine {
+    fn keep_recovered_prepared(&self) {
+        for open in self.ctx.registry.list() {
+            if self.ctx.table.state(open.id) == TxnState::Prepared {
+                let owner = self.ctx.locks.owner(0);
+                self.ctx.locks.register_holder(&owner, open.id);
+                self.keep_prepared(open, owner);
+            }
+        }
+    }
+
+    /// Opens every table of the catalog. A DDL statement that the crash interrupted is undone
+    /// first, and pages of trees that no table names are freed.
+    fn load_tables(&self, analysis: &Analysis) -> Result<()> {
+        let mut session = self.system_session();
+        let counters = &analysis.counters;
+        let mut tables = HashMap::new();
+        let mut newest_table = 0;
+        for (name, def) in self.catalog.load(&mut session)? {
+            newest_table = newest_table.max(def.id);
+            let autoinc = counters.get(&def.id).copied().unwrap_or(0).max(def.autoinc_start);
+            let table = self.open_table(&name, def, autoinc)?;
+            tables.insert(name, table);
+        }
+        session.rollback();
+        self.next_table.fetch_max(newest_table + 1, std::sync::atomic::Ordering::SeqCst);
+        *self.tables.write() = tables;
+        let known = self.ctx.trees.ids();
+        let orphans = self.store.trees().into_iter().filter(|id| !known.contains(id));
+        self.drop_trees(orphans.collect())
+    }
+
+    fn open_table(&self, name: &str, def: TableDef, autoinc: u64) -> Result<Arc<Table>> {
+        for index in def.trees() {
+            let tree = Tree::open(Arc::clone(&self.env), index.tree, index.root);
+            self.ctx.trees.add(tree);
+        }
+        self.table_from_def(name, def, Csn(0), |gate| {
+            Ok(Counters::new(autoinc, last_hidden_key(gate)? + 1))
+        })
+    }
+
+    pub(crate) fn table_from_def(
+        &self,
+        name: &str,
+        def: TableDef,
+        created: Csn,
+        counters: impl FnOnce(&crate::txn::TreeGate) -> Result<Counters>,
+    ) -> Result<Arc<Table>> {
+        let gate = |tree: TreeId| {
+            self.ctx.trees.get(tree).ok_or_else(|| Error::corrupt("unknown tree", name.to_owned()))
+        };
+        let gates = def.indexes.iter().map(|i| gate(i.tree)).collect::<Result<Vec<_>>>()?;
+        let long_values = gate(def.long_values.tree)?;
+        let counters = Arc::new(counters(&gates[0])?);
+        for index in def.trees() {
+            let compression = super::ddl::compression_of(def.compression);
+            self.pool.set_tree_compression(index.tree, compression);
+        }
+        Ok(Arc::new(Table {
+            name: name.to_owned(),
+            def,
+            gates,
+            long_values,
+            counters,
+            created,
+            wal: Arc::clone(&self.wal),
+            store: Arc::clone(&self.store),
+        }))
+    }
+}
+
+/// A delete mark that every snapshot sees: whoever splits its leaf may drop it (rules S10).
+fn is_dead_entry(table: &Arc<TxnTable>, entry: &[u8]) -> bool {
+    match EntryHeader::split(entry) {
+        Ok((header, _)) if header.is_deleted() => {
+            matches!(table.state(header.txn), TxnState::Committed(_))
+                && table.oldest_view(Lsn(u64::MAX)).sees(table, header.txn, None)
+        }
+        _ => false,
+    }
+}
+
+/// The highest hidden key in a clustered tree (meaningless, and harmless, for other tables).
+fn last_hidden_key(gate: &crate::txn::TreeGate) -> Result<u64> {
+    let mut last = 0;
+    let mut from: std::ops::Bound<Vec<u8>> = std::ops::Bound::Unbounded;
+    loop {
+        let bound = from.as_ref().map(|k| &k[..]);
+        let backward = crate::btree::Direction::Backward;
+        let end = gate.tree().scan_leaf(bound, backward, &mut |key, _| {
+            if let Ok(bytes) = <[u8; 8]>::try_from(key) {
+                last = u64::from_be_bytes(bytes);
+            }
+            std::ops::ControlFlow::Break(())
+        })?;
+        match end {
+            crate::btree::LeafEnd::Next(fence) => from = std::ops::Bound::Excluded(fence),
+            _ => return Ok(last & (u64::MAX >> 1)),
+        }
+    }
+}

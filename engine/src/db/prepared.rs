@@ -1,0 +1,41 @@
+//! Prepared transactions without a session: after a crash, or after XA PREPARE and a disconnect.
+
+use super::engine::{Detached, Engine};
+use crate::base::Result;
+use crate::txn::{Open, Owner, Session};
+use std::sync::Arc;
+
+impl Engine {
+    pub(crate) fn keep_prepared(&self, open: Arc<Open>, owner: Arc<Owner>) {
+        let xid = open.xid().unwrap_or_default();
+        self.prepared.lock().insert(xid, Detached { open, owner });
+    }
+
+    /// The XIDs, as given to [`super::Trx::prepare`], of prepared transactions without a session.
+    pub fn prepared(&self) -> Vec<Vec<u8>> {
+        self.prepared.lock().keys().cloned().collect()
+    }
+
+    fn adopt(&self, xid: &[u8]) -> Option<Session> {
+        let Detached { open, owner } = self.prepared.lock().remove(xid)?;
+        Some(Session::adopt(Arc::clone(&self.ctx), owner, open))
+    }
+
+    /// Commits a prepared transaction; durable when it returns. `false`: no such XID here.
+    pub fn commit_prepared(&self, xid: &[u8]) -> Result<bool> {
+        let Some(mut session) = self.adopt(xid) else { return Ok(false) };
+        if let Some(end) = session.finish_commit() {
+            self.wal.flush_to(end)?;
+        }
+        Ok(true)
+    }
+
+    /// Rolls a prepared transaction back; durable when it returns.
+    pub fn rollback_prepared(&self, xid: &[u8]) -> Result<bool> {
+        let Some(mut session) = self.adopt(xid) else { return Ok(false) };
+        session.rollback();
+        self.flush_log()?;
+        self.wake_background();
+        Ok(true)
+    }
+}

@@ -1,0 +1,108 @@
+//! Numbers for status variables, and a page of text for people.
+
+use super::engine::Engine;
+use super::table::RECORD_COUNTER;
+use crate::btree::RECORD_TREE;
+use crate::txn::{RECORD_ABORT, RECORD_COMMIT, RECORD_PREPARE, RECORD_REVERTED};
+use std::fmt::Write;
+
+impl Engine {
+    /// Name (without the prefix `Sluice_`) and value. Bytes end in `_bytes`, times in `_us`;
+    /// counters run since the engine was opened.
+    pub fn status(&self) -> Vec<(&'static str, u64)> {
+        let mut out = self.log_status();
+        out.extend(self.store_status());
+        out.extend(self.transaction_status());
+        out
+    }
+
+    fn log_status(&self) -> Vec<(&'static str, u64)> {
+        let log = self.wal.stats();
+        let kind = |k: u8| log.appended_bytes[usize::from(k)];
+        let outcomes = [RECORD_COMMIT, RECORD_ABORT, RECORD_PREPARE, RECORD_REVERTED];
+        vec![
+            ("log_lsn", log.end.0),
+            ("log_durable_lsn", log.durable.0),
+            ("log_oldest_lsn", log.oldest.0),
+            ("log_redo_bytes", self.redo_bytes()),
+            ("log_records", log.records),
+            ("log_flushes", log.flushes),
+            ("log_flush_waits", log.flush_waits),
+            ("log_flush_wait_us", log.flush_wait_ns / 1000),
+            ("log_writes", log.writes),
+            ("log_written_bytes", log.written_bytes),
+            ("log_tree_bytes", kind(RECORD_TREE)),
+            ("log_outcome_bytes", outcomes.iter().map(|&k| kind(k)).sum()),
+            ("log_counter_bytes", kind(RECORD_COUNTER)),
+            ("log_padding_bytes", log.padding_bytes),
+            ("log_segments", log.segments_kept + log.segments_spare + log.segments_free),
+            ("log_segments_late", log.segments_late),
+            ("log_version_reads_memory", log.cache_reads),
+            ("log_version_reads_disk", log.disk_reads),
+        ]
+    }
+
+    fn store_status(&self) -> Vec<(&'static str, u64)> {
+        let store = self.store.stats();
+        let pool = self.pool.stats();
+        vec![
+            ("checkpoints", store.checkpoints),
+            ("page_images", store.images),
+            ("page_image_bytes", store.image_bytes),
+            ("page_gc_bytes", store.gc_bytes),
+            ("page_map_bytes", store.map_bytes),
+            ("superblock_bytes", store.superblock_bytes),
+            ("page_reads", store.reads),
+            ("page_read_bytes", store.read_bytes),
+            ("page_reads_corrupt", store.corrupt_reads),
+            ("store_pages", store.pages),
+            ("store_live_bytes", store.live_bytes),
+            ("store_dead_bytes", store.dead_bytes),
+            ("store_free_bytes", store.free_bytes),
+            ("buffer_pool_hits", pool.hits),
+            ("buffer_pool_misses", pool.misses),
+            ("buffer_pool_evictions", pool.evictions),
+            ("buffer_pool_pages", pool.frames),
+            ("buffer_pool_pages_dirty", pool.dirty),
+            ("buffer_pool_writebacks", pool.writebacks),
+            ("buffer_pool_inline_writebacks", pool.inline_writebacks),
+        ]
+    }
+
+    fn transaction_status(&self) -> Vec<(&'static str, u64)> {
+        let table = self.ctx.table.stats();
+        let locks = self.ctx.locks.stats();
+        vec![
+            ("transactions_open", table.open),
+            ("snapshots", table.snapshots),
+            ("revert_backlog", self.ctx.to_revert.lock().len() as u64),
+            ("purge_backlog", self.ctx.registry.purge_backlog() as u64),
+            ("row_locks", locks.rows),
+            ("range_locks", locks.intervals),
+            ("lock_waits", locks.waits),
+            ("lock_deadlocks", locks.deadlocks),
+            ("lock_timeouts", locks.timeouts),
+        ]
+    }
+
+    /// What `SHOW ENGINE SLUICE STATUS` prints.
+    pub fn status_text(&self) -> String {
+        let mut out = String::new();
+        let sections = [
+            ("LOG", self.log_status()),
+            ("STORE AND BUFFER POOL", self.store_status()),
+            ("TRANSACTIONS AND LOCKS", self.transaction_status()),
+        ];
+        for (title, values) in sections {
+            let _ = writeln!(out, "{title}");
+            for (name, value) in values {
+                let _ = writeln!(out, "  {name:<32} {value}");
+            }
+        }
+        out.push_str("LOG PINS, OLDEST FIRST\n");
+        for (name, lsn) in self.log_pins() {
+            let _ = writeln!(out, "  {name:<32} {lsn}");
+        }
+        out
+    }
+}

@@ -1,0 +1,181 @@
+//! An open table: its trees and its counters.
+
+use crate::base::codec::put_varint;
+use crate::base::Csn;
+use crate::catalog::TableDef;
+use crate::store::Store;
+use crate::txn::TreeGate;
+use crate::wal::Wal;
+use parking_lot::Mutex;
+use std::ops::Bound;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+
+/// Log record: varint table id, varint next AUTO_INCREMENT value.
+pub const RECORD_COUNTER: u8 = 6;
+
+/// What a caller says about a table that it creates.
+#[derive(Clone, Debug)]
+pub struct TableSpec {
+    /// `[0]` is the clustered index.
+    pub indexes: Vec<IndexSpec>,
+    /// The caller's own description; the engine keeps it and never looks inside.
+    pub definition: Vec<u8>,
+    /// The first AUTO_INCREMENT value; 0 counts as 1.
+    pub autoinc_start: u64,
+    /// `None` takes the engine's default.
+    pub compression: Option<crate::store::Compression>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IndexSpec {
+    pub unique: bool,
+}
+
+/// Counters of a table; a renamed table keeps them.
+pub(crate) struct Counters {
+    /// The next AUTO_INCREMENT value.
+    autoinc: Mutex<u64>,
+    hidden_key: AtomicU64,
+}
+
+/// One table that the catalog names. A rename or truncate makes a new one.
+pub struct Table {
+    pub(crate) name: String,
+    pub(crate) def: TableDef,
+    pub(crate) gates: Vec<Arc<TreeGate>>,
+    pub(crate) long_values: Arc<TreeGate>,
+    pub(crate) counters: Arc<Counters>,
+    /// Snapshots before this one do not know the table.
+    pub(crate) created: Csn,
+    pub(crate) wal: Arc<Wal>,
+    pub(crate) store: Arc<Store>,
+}
+
+impl Counters {
+    pub(crate) fn new(autoinc: u64, hidden_key: u64) -> Self {
+        Counters { autoinc: Mutex::new(autoinc.max(1)), hidden_key: AtomicU64::new(hidden_key) }
+    }
+}
+
+impl Table {
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The caller's description, as given at creation.
+    pub fn definition(&self) -> &[u8] {
+        &self.def.definition
+    }
+
+    /// Grows with every create and truncate.
+    pub fn id(&self) -> u64 {
+        self.def.id
+    }
+
+    pub fn index_count(&self) -> usize {
+        self.gates.len()
+    }
+
+    /// The next AUTO_INCREMENT value.
+    pub fn autoinc_peek(&self) -> u64 {
+        *self.counters.autoinc.lock()
+    }
+
+    /// Reserves `count` values of the series `offset + n * increment`, none over `max`. Answers
+    /// the first of them; `None` when the series is exhausted.
+    pub fn autoinc_reserve(
+        &self,
+        offset: u64,
+        increment: u64,
+        count: u64,
+        max: u64,
+    ) -> Option<u64> {
+        let increment = increment.max(1);
+        // As the server does it: an offset over the increment is ignored.
+        let offset = if offset > increment || offset == 0 { 1 } else { offset };
+        let mut next = self.counters.autoinc.lock();
+        let steps = (*next).saturating_sub(offset).div_ceil(increment);
+        let first = steps.checked_mul(increment).and_then(|n| n.checked_add(offset))?;
+        if first > max {
+            return None;
+        }
+        let span = count.max(1).saturating_mul(increment);
+        let after = first.saturating_add(span).min(max.saturating_add(1)).max(first);
+        *next = after;
+        self.log_counter(after);
+        Some(first)
+    }
+
+    /// Makes the next value at least `next`.
+    pub fn autoinc_raise(&self, next: u64) {
+        let mut current = self.counters.autoinc.lock();
+        if next > *current {
+            *current = next;
+            self.log_counter(next);
+        }
+    }
+
+    /// Sets the next value, also downwards (ALTER TABLE ... AUTO_INCREMENT).
+    pub fn autoinc_set(&self, next: u64) {
+        let mut current = self.counters.autoinc.lock();
+        *current = next.max(1);
+        self.log_counter(*current);
+    }
+
+    /// The record rides in front of the commit of the row that uses the value.
+    fn log_counter(&self, next: u64) {
+        let mut payload = Vec::with_capacity(20);
+        put_varint(&mut payload, self.def.id);
+        put_varint(&mut payload, next);
+        self.wal.append(RECORD_COUNTER, &[&payload]);
+    }
+
+    /// A key for a row of a table without a primary key; never given twice.
+    pub fn next_hidden_key(&self) -> u64 {
+        self.counters.hidden_key.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub fn rows_estimate(&self) -> u64 {
+        self.gates[0].tree().estimate_len().unwrap_or(0)
+    }
+
+    pub fn range_estimate(&self, index: usize, low: Bound<&[u8]>, high: Bound<&[u8]>) -> u64 {
+        self.gates[index].tree().estimate_range(low, high).unwrap_or(0)
+    }
+
+    /// Bytes of page images of the rows, long values included.
+    pub fn data_bytes(&self) -> u64 {
+        let clustered = self.store.tree_bytes(self.gates[0].id()).1;
+        clustered + self.store.tree_bytes(self.long_values.id()).1
+    }
+
+    pub fn index_bytes(&self) -> u64 {
+        self.gates[1..].iter().map(|gate| self.store.tree_bytes(gate.id()).1).sum()
+    }
+
+    /// Every fault found in the structure of the table's trees.
+    pub(crate) fn check_trees(&self) -> Vec<String> {
+        let mut faults = Vec::new();
+        for (i, gate) in self.gates.iter().chain([&self.long_values]).enumerate() {
+            if let Err(error) = gate.tree().check() {
+                faults.push(format!("index {i} of {}: {error}", self.name));
+            }
+        }
+        faults
+    }
+
+    /// The same table under another name.
+    pub(crate) fn renamed(&self, name: &str) -> Table {
+        Table {
+            name: name.to_owned(),
+            def: self.def.clone(),
+            gates: self.gates.clone(),
+            long_values: Arc::clone(&self.long_values),
+            counters: Arc::clone(&self.counters),
+            created: self.created,
+            wal: Arc::clone(&self.wal),
+            store: Arc::clone(&self.store),
+        }
+    }
+}

@@ -1,0 +1,378 @@
+//! The engine against a model, with crashes anywhere (ring A of the whole engine, one thread).
+
+use super::*;
+use crate::base::{Error, Result};
+use crate::os::sim::{Fault, SimOs, SimRng};
+use crate::os::Os;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+use std::sync::Arc;
+use std::time::Duration;
+
+const TABLE: &str = "db/t";
+
+fn open(os: &Arc<SimOs>) -> Result<Arc<Engine>> {
+    let mut config = Config::new("/data");
+    config.background = false;
+    config.buffer_pool_bytes = 1 << 20;
+    config.log_capacity_bytes = 512 << 10;
+    let geometry = Geometry {
+        log_segment_bytes: 64 << 10,
+        log_cache_bytes: 256 << 10,
+        store_segment_bytes: 64 << 10,
+    };
+    Engine::open_with(Arc::clone(os) as Arc<dyn Os>, config, geometry, Arc::new(NoHost))
+}
+
+fn spec() -> TableSpec {
+    let index = |unique| IndexSpec { unique };
+    TableSpec {
+        indexes: vec![index(true), index(false), index(true)],
+        definition: b"model".to_vec(),
+        autoinc_start: 1,
+        compression: None,
+    }
+}
+
+/// A row of the model table: primary key, a value with a plain index, one with a unique index.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Row {
+    id: u32,
+    plain: u8,
+    unique: u16,
+    filler: usize,
+}
+
+struct Images {
+    keys: [Vec<u8>; 3],
+    payloads: [Vec<u8>; 3],
+}
+
+impl Row {
+    fn images(&self) -> Images {
+        let id = self.id.to_be_bytes().to_vec();
+        let mut plain = vec![self.plain];
+        plain.extend_from_slice(&id);
+        let mut payload = vec![self.plain];
+        payload.extend_from_slice(&self.unique.to_be_bytes());
+        payload.resize(3 + self.filler, self.id as u8);
+        Images {
+            keys: [id.clone(), plain, self.unique.to_be_bytes().to_vec()],
+            payloads: [payload, Vec::new(), id],
+        }
+    }
+
+    fn read(key: &[u8], payload: &[u8]) -> Row {
+        let id = u32::from_be_bytes(key.try_into().unwrap());
+        assert!(payload[3..].iter().all(|&b| b == id as u8), "filler of another row");
+        let unique = u16::from_be_bytes([payload[1], payload[2]]);
+        Row { id, plain: payload[0], unique, filler: payload.len() - 3 }
+    }
+
+    fn random(rng: &mut SimRng) -> Row {
+        let filler = match rng.below(20) {
+            0 => 10_000 + rng.below(30_000) as usize,
+            1..=3 => rng.below(3_000) as usize,
+            _ => rng.below(200) as usize,
+        };
+        let (plain, unique) = (rng.below(8) as u8, rng.below(80) as u16);
+        Row { id: rng.below(60) as u32, plain, unique, filler }
+    }
+}
+
+impl Images {
+    fn with<R>(&self, f: impl FnOnce(&RowWrite<'_>) -> R) -> R {
+        let entry =
+            |i: usize, unique| Entry { key: &self.keys[i], payload: &self.payloads[i], unique };
+        f(&RowWrite { entries: &[entry(0, true), entry(1, false), entry(2, true)] })
+    }
+}
+
+type Model = BTreeMap<u32, Row>;
+
+fn scan(
+    trx: &mut Trx,
+    table: &Arc<Table>,
+    index: usize,
+    way: Direction,
+) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut cursor = Cursor::default();
+    let all = Bound::Unbounded;
+    trx.seek(&mut cursor, table, index, all, all, way, ReadMode::Snapshot).unwrap();
+    let mut out = Vec::new();
+    while trx.next(&mut cursor).unwrap() {
+        out.push((cursor.key().to_vec(), cursor.payload().to_vec()));
+    }
+    out
+}
+
+fn rows(trx: &mut Trx, table: &Arc<Table>) -> Model {
+    let entries = scan(trx, table, 0, Direction::Forward);
+    entries.iter().map(|(k, p)| Row::read(k, p)).map(|r| (r.id, r)).collect()
+}
+
+fn assert_is(trx: &mut Trx, table: &Arc<Table>, model: &Model, context: &str) {
+    assert_eq!(&rows(trx, table), model, "{context}: clustered index");
+    for index in 1..3 {
+        let mut keys: Vec<_> = model.values().map(|r| r.images().keys[index].clone()).collect();
+        keys.sort();
+        let keys_of = |entries: Vec<(Vec<u8>, Vec<u8>)>| -> Vec<Vec<u8>> {
+            entries.into_iter().map(|e| e.0).collect()
+        };
+        let found = keys_of(scan(trx, table, index, Direction::Forward));
+        assert_eq!(found, keys, "{context}: index {index}");
+        keys.reverse();
+        let found = keys_of(scan(trx, table, index, Direction::Backward));
+        assert_eq!(found, keys, "{context}: index {index} backwards");
+    }
+}
+
+/// One random row operation on engine and model alike.
+fn step(rng: &mut SimRng, trx: &mut Trx, table: &Arc<Table>, model: &mut Model) -> Result<()> {
+    let row = Row::random(rng);
+    let new = row.images();
+    let taken = model.values().any(|r| r.unique == row.unique && r.id != row.id);
+    let old = model.get(&row.id).cloned();
+    let outcome = match &old {
+        None => new.with(|w| trx.insert(table, w)),
+        Some(old) if rng.chance(30) => {
+            old.images().with(|w| trx.delete(table, w))?;
+            model.remove(&old.id);
+            return Ok(());
+        }
+        Some(old) => old.images().with(|o| new.with(|n| trx.update(table, o, n))),
+    };
+    match (outcome, taken) {
+        (Ok(()), false) => {
+            model.insert(row.id, row);
+            Ok(())
+        }
+        (Err(Error::Duplicate), true) => {
+            assert_eq!(trx.duplicate_index(), 2);
+            Ok(())
+        }
+        (Ok(()), true) => panic!("a duplicate went in"),
+        (Err(Error::Duplicate), false) => panic!("no duplicate, but refused"),
+        (Err(error), _) => Err(error),
+    }
+}
+
+/// What a life leaves behind: the model as acknowledged, and as it may be if the commit under way
+/// at the crash made it.
+struct Life {
+    acknowledged: Model,
+    in_doubt: Option<Model>,
+}
+
+fn live(rng: &mut SimRng, engine: &Arc<Engine>, mut model: Model) -> Life {
+    let table = engine.table(TABLE).unwrap().unwrap();
+    let mut trx = engine.begin(1);
+    loop {
+        let mut draft = model.clone();
+        if transaction(rng, &mut trx, &table, &mut draft).is_err() {
+            return Life { acknowledged: model, in_doubt: None };
+        }
+        if rng.chance(20) {
+            trx.rollback();
+        } else if trx.commit(true).is_err() {
+            return Life { acknowledged: model, in_doubt: Some(draft) };
+        } else {
+            model = draft;
+        }
+        let worked = match rng.below(10) {
+            0..=3 => engine.step(),
+            4 if rng.chance(30) => engine.checkpoint_now(),
+            _ => engine.flush_log(),
+        };
+        if worked.is_err() {
+            return Life { acknowledged: model, in_doubt: None };
+        }
+    }
+}
+
+fn transaction(
+    rng: &mut SimRng,
+    trx: &mut Trx,
+    table: &Arc<Table>,
+    draft: &mut Model,
+) -> Result<()> {
+    for _ in 0..1 + rng.below(6) {
+        if !rng.chance(15) {
+            step(rng, trx, table, draft)?;
+            continue;
+        }
+        let (savepoint, mut lost) = (trx.savepoint(), draft.clone());
+        for _ in 0..rng.below(4) {
+            step(rng, trx, table, &mut lost)?;
+        }
+        trx.rollback_to(savepoint)?;
+    }
+    Ok(())
+}
+
+fn crash_run(seed: u64) {
+    let mut rng = SimRng::new(seed);
+    let os = SimOs::new(seed);
+    let engine = open(&os).unwrap();
+    engine.create_table(TABLE, spec()).unwrap();
+    drop(engine);
+    let mut model = Model::new();
+    for life in 0..5 {
+        let context = format!("seed {seed} life {life}");
+        if rng.chance(40) {
+            // A crash during recovery.
+            os.fail_after(rng.below(40), Fault::PowerCut);
+            drop(open(&os));
+            os.crash();
+        }
+        let engine = open(&os).unwrap_or_else(|e| panic!("{context}: {e}"));
+        os.fail_after(rng.below(600), Fault::PowerCut);
+        let outcome = live(&mut rng, &engine, model.clone());
+        drop(engine);
+        os.crash();
+        let engine = open(&os).unwrap_or_else(|e| panic!("{context}: {e}"));
+        let table = engine.table(TABLE).unwrap().unwrap();
+        let mut trx = engine.begin(1);
+        let found = rows(&mut trx, &table);
+        model = match outcome.in_doubt {
+            Some(draft) if found == draft => draft,
+            _ => outcome.acknowledged,
+        };
+        assert_is(&mut trx, &table, &model, &context);
+        while engine.ctx.revert_step(100).unwrap() {}
+        while engine.ctx.purge_step(100).unwrap() {}
+        assert_is(&mut trx, &table, &model, &context);
+        assert_eq!(engine.check_table(TABLE).unwrap(), Vec::<String>::new(), "{context}");
+        drop(trx);
+        if rng.chance(30) {
+            engine.shutdown().unwrap();
+        }
+    }
+}
+
+#[test]
+fn acknowledged_commits_survive_crashes_anywhere() {
+    let seeds = std::env::var("SLUICE_SEEDS").ok().and_then(|s| s.parse().ok()).unwrap_or(40);
+    let first = std::env::var("SLUICE_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(0);
+    for seed in first..first + seeds {
+        crash_run(seed);
+    }
+}
+
+#[test]
+fn a_snapshot_sees_what_was_committed_when_it_was_taken() {
+    let os = SimOs::new(1);
+    let engine = open(&os).unwrap();
+    engine.create_table(TABLE, spec()).unwrap();
+    let table = engine.table(TABLE).unwrap().unwrap();
+    let mut rng = SimRng::new(5);
+    let mut model = Model::new();
+    let mut readers: Vec<(Trx, Model)> = Vec::new();
+    let mut writer = engine.begin(1);
+    for round in 0..200 {
+        for _ in 0..4 {
+            step(&mut rng, &mut writer, &table, &mut model).unwrap();
+        }
+        writer.commit(true).unwrap();
+        if round % 20 == 0 {
+            let mut reader = engine.begin(100 + round);
+            reader.open_snapshot();
+            readers.push((reader, model.clone()));
+        }
+        engine.step().unwrap();
+    }
+    for (reader, seen) in &mut readers {
+        assert_is(reader, &table, seen, "old snapshot");
+    }
+}
+
+#[test]
+fn a_writer_waits_for_the_writer_before_it() {
+    let os = SimOs::new(1);
+    let engine = open(&os).unwrap();
+    engine.create_table(TABLE, spec()).unwrap();
+    let table = engine.table(TABLE).unwrap().unwrap();
+    let row = Row { id: 1, plain: 1, unique: 1, filler: 1 };
+    let mut first = engine.begin(1);
+    row.images().with(|w| first.insert(&table, w)).unwrap();
+    let mut second = engine.begin(2);
+    second.set_lock_timeout(Duration::from_millis(20));
+    let outcome = row.images().with(|w| second.insert(&table, w));
+    assert!(matches!(outcome, Err(Error::LockTimeout)), "{outcome:?}");
+    first.rollback();
+    row.images().with(|w| second.insert(&table, w)).unwrap();
+    second.commit(true).unwrap();
+    let outcome = row.images().with(|w| first.insert(&table, w));
+    assert!(matches!(outcome, Err(Error::Duplicate)), "{outcome:?}");
+    assert_eq!(first.duplicate_index(), 0);
+}
+
+#[test]
+fn prepared_transactions_survive_and_keep_their_rows_locked() {
+    for commit in [true, false] {
+        let os = SimOs::new(7);
+        let engine = open(&os).unwrap();
+        engine.create_table(TABLE, spec()).unwrap();
+        let table = engine.table(TABLE).unwrap().unwrap();
+        let row = Row { id: 1, plain: 1, unique: 1, filler: 5_000 };
+        let mut trx = engine.begin(1);
+        row.images().with(|w| trx.insert(&table, w)).unwrap();
+        trx.prepare(b"xid-1", true).unwrap();
+        trx.detach();
+        drop((table, engine));
+        os.crash();
+        let engine = open(&os).unwrap();
+        assert_eq!(engine.prepared(), vec![b"xid-1".to_vec()]);
+        let table = engine.table(TABLE).unwrap().unwrap();
+        let mut other = engine.begin(2);
+        other.set_lock_timeout(Duration::from_millis(1));
+        let outcome = row.images().with(|w| other.insert(&table, w));
+        assert!(matches!(outcome, Err(Error::LockTimeout)), "{outcome:?}");
+        assert_is(&mut other, &table, &Model::new(), "prepared is not visible");
+        other.commit(true).unwrap();
+        match commit {
+            true => assert!(engine.commit_prepared(b"xid-1").unwrap()),
+            false => assert!(engine.rollback_prepared(b"xid-1").unwrap()),
+        }
+        let expected: Model = if commit { [(1, row)].into() } else { Model::new() };
+        assert_is(&mut other, &table, &expected, "after the decision");
+    }
+}
+
+fn ddl_step(rng: &mut SimRng, engine: &Engine, exists: &mut BTreeSet<String>) -> Result<()> {
+    let name = format!("db/t{}", rng.below(3));
+    if !exists.contains(&name) {
+        exists.insert(name.clone());
+        engine.create_table(&name, spec())
+    } else if rng.chance(50) {
+        exists.remove(&name);
+        engine.drop_table(&name).map(|_| ())
+    } else {
+        engine.truncate_table(&name, 1)
+    }
+}
+
+#[test]
+fn tables_come_and_go_with_crashes_between() {
+    for seed in 0..40 {
+        let os = SimOs::new(seed);
+        let mut rng = SimRng::new(seed);
+        drop(open(&os).unwrap());
+        let mut exists: BTreeSet<String> = BTreeSet::new();
+        for _ in 0..8 {
+            let engine = open(&os).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+            let before = exists.clone();
+            os.fail_after(rng.below(80), Fault::PowerCut);
+            let outcome = ddl_step(&mut rng, &engine, &mut exists);
+            let _ = engine.step();
+            drop(engine);
+            os.crash();
+            let engine = open(&os).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+            let names: BTreeSet<String> = engine.table_names().into_iter().collect();
+            if outcome.is_err() && names == before {
+                exists = before;
+            }
+            assert_eq!(names, exists, "seed {seed}");
+        }
+    }
+}

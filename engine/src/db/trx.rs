@@ -1,0 +1,411 @@
+//! A transaction as the plugin sees it: rows of tables instead of entries of trees.
+
+use super::engine::Engine;
+use super::long::is_long;
+use super::table::Table;
+use crate::base::{Error, Result, TxnId};
+use crate::btree::Direction;
+use crate::txn::{
+    Cursor, Expect, Isolation, Owner, ReadMode, Savepoint, Session, WaitPolicy, Written,
+};
+use std::ops::Bound;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// All entries of one row; `entries[i]` belongs to index `i`, `entries[0]` to the clustered one.
+#[derive(Clone, Copy)]
+pub struct RowWrite<'a> {
+    pub entries: &'a [Entry<'a>],
+}
+
+#[derive(Clone, Copy)]
+pub struct Entry<'a> {
+    pub key: &'a [u8],
+    pub payload: &'a [u8],
+    /// The key must be unique as it is.
+    pub unique: bool,
+}
+
+/// One session's transaction, reused from one transaction to the next. Used by one thread at a
+/// time.
+pub struct Trx {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) session: Session,
+    session_id: u64,
+    statement: Savepoint,
+    duplicate_index: usize,
+    replace: bool,
+    pub(crate) long_sequence: u32,
+    scratch: Vec<u8>,
+}
+
+impl Trx {
+    pub(crate) fn new(engine: Arc<Engine>, session_id: u64, owner: Arc<Owner>) -> Self {
+        let session = Session::new(Arc::clone(&engine.ctx), owner);
+        Trx {
+            engine,
+            session,
+            session_id,
+            statement: Savepoint::default(),
+            duplicate_index: 0,
+            replace: false,
+            long_sequence: 0,
+            scratch: Vec::new(),
+        }
+    }
+
+    pub fn set_isolation(&mut self, isolation: Isolation) {
+        self.session.isolation = isolation;
+    }
+
+    pub fn isolation(&self) -> Isolation {
+        self.session.isolation
+    }
+
+    pub fn set_lock_timeout(&mut self, timeout: Duration) {
+        self.session.lock_timeout = timeout;
+    }
+
+    /// REPLACE and ON DUPLICATE KEY UPDATE: a duplicate's row is locked exclusively.
+    pub fn set_replace(&mut self, on: bool) {
+        self.replace = on;
+    }
+
+    /// Marks the place that a failed statement goes back to.
+    pub fn statement_start(&mut self) {
+        self.statement = self.session.savepoint();
+        let by_statement =
+            matches!(self.session.isolation, Isolation::ReadCommitted | Isolation::ReadUncommitted);
+        if by_statement {
+            self.session.drop_snapshot();
+        }
+    }
+
+    pub fn statement_rollback(&mut self) -> Result<()> {
+        let savepoint = self.statement;
+        self.rollback_to(savepoint)
+    }
+
+    pub fn savepoint(&self) -> Savepoint {
+        self.session.savepoint()
+    }
+
+    pub fn rollback_to(&mut self, savepoint: Savepoint) -> Result<()> {
+        self.session.rollback_to(savepoint)
+    }
+
+    pub fn open_snapshot(&mut self) {
+        self.session.snapshot();
+    }
+
+    pub fn has_snapshot(&self) -> bool {
+        self.session.has_snapshot()
+    }
+
+    pub fn has_writes(&self) -> bool {
+        self.session.has_writes()
+    }
+
+    pub fn id(&self) -> Option<TxnId> {
+        self.session.id()
+    }
+
+    /// After [`Error::Duplicate`]: the index whose key was there already.
+    pub fn duplicate_index(&self) -> usize {
+        self.duplicate_index
+    }
+
+    /// Appends the prepare record; with `flush` it is as durable as `flush_at_commit` promises.
+    pub fn prepare(&mut self, xid: &[u8], flush: bool) -> Result<()> {
+        match self.session.prepare(xid) {
+            Some(end) if flush => self.engine.flush_for_commit(end),
+            _ => Ok(()),
+        }
+    }
+
+    /// Puts the commit in its place in the order; neither waits nor fails.
+    pub fn commit_ordered(&mut self) {
+        self.session.commit_ordered();
+    }
+
+    /// Commits, if [`Trx::commit_ordered`] did not yet, and ends the transaction. With `flush` it
+    /// is as durable as `flush_at_commit` promises when this returns.
+    pub fn commit(&mut self, flush: bool) -> Result<()> {
+        self.statement = Savepoint::default();
+        match self.session.finish_commit() {
+            Some(end) if flush => self.engine.flush_for_commit(end),
+            _ => Ok(()),
+        }
+    }
+
+    /// Constant time, whatever the size of the transaction.
+    pub fn rollback(&mut self) {
+        self.statement = Savepoint::default();
+        self.session.rollback();
+        self.engine.wake_background();
+    }
+
+    /// Leaves a prepared transaction to whoever ends it by its XID.
+    pub fn detach(mut self) {
+        if let Some((open, owner)) = self.session.detach() {
+            self.engine.keep_prepared(open, owner);
+        }
+    }
+
+    pub fn insert(&mut self, table: &Table, row: &RowWrite<'_>) -> Result<()> {
+        self.row_operation(|trx| trx.insert_entries(table, row))?;
+        Ok(())
+    }
+
+    pub fn update(&mut self, table: &Table, old: &RowWrite<'_>, new: &RowWrite<'_>) -> Result<()> {
+        self.row_operation(|trx| trx.update_entries(table, old, new))
+    }
+
+    pub fn delete(&mut self, table: &Table, old: &RowWrite<'_>) -> Result<()> {
+        self.row_operation(|trx| trx.delete_entries(table, old))
+    }
+
+    /// A row changes in all its indexes or in none.
+    fn row_operation(&mut self, f: impl FnOnce(&mut Trx) -> Result<()>) -> Result<()> {
+        self.engine.admit()?;
+        let before = self.session.savepoint();
+        let outcome = f(self);
+        if let Err(error) = outcome {
+            return Err(self.undo_row(before, error));
+        }
+        Ok(())
+    }
+
+    fn undo_row(&mut self, before: Savepoint, error: Error) -> Error {
+        if matches!(error, Error::Deadlock) {
+            // The victim lets go of everything at once; others wait for it.
+            self.rollback();
+            return error;
+        }
+        if let Err(worse) = self.session.rollback_to(before) {
+            return worse;
+        }
+        error
+    }
+
+    fn insert_entries(&mut self, table: &Table, row: &RowWrite<'_>) -> Result<()> {
+        assert_eq!(row.entries.len(), table.gates.len(), "one entry for each index");
+        for (index, entry) in row.entries.iter().enumerate() {
+            self.insert_entry(table, index, entry)?;
+        }
+        Ok(())
+    }
+
+    fn insert_entry(&mut self, table: &Table, index: usize, entry: &Entry<'_>) -> Result<()> {
+        let mut stored = std::mem::take(&mut self.scratch);
+        let outcome = self.store_payload(table, entry.payload, &mut stored).and_then(|()| {
+            self.session.write(&table.gates[index], entry.key, Some(&stored), Expect::Absent)
+        });
+        self.scratch = stored;
+        match outcome? {
+            Written::Done => Ok(()),
+            Written::Missing => unreachable!("an insert expects nothing"),
+            Written::Duplicate if entry.unique => {
+                self.duplicate_index = index;
+                self.lock_duplicate(table, index, entry.key)?;
+                Err(Error::Duplicate)
+            }
+            Written::Duplicate => Err(index_fault(table, index, "has an entry too many")),
+        }
+    }
+
+    /// The row in the way stays as it is until this transaction has decided about it.
+    fn lock_duplicate(&mut self, table: &Table, index: usize, key: &[u8]) -> Result<()> {
+        let mut ignored = Vec::new();
+        let gate = &table.gates[index];
+        self.session.get_locked(gate, key, self.replace, WaitPolicy::Wait, &mut ignored)?;
+        Ok(())
+    }
+
+    fn update_entries(
+        &mut self,
+        table: &Table,
+        old: &RowWrite<'_>,
+        new: &RowWrite<'_>,
+    ) -> Result<()> {
+        assert_eq!(old.entries.len(), table.gates.len(), "one entry for each index");
+        assert_eq!(new.entries.len(), table.gates.len(), "one entry for each index");
+        for (index, (before, after)) in old.entries.iter().zip(new.entries).enumerate() {
+            if before.key != after.key {
+                self.delete_entry(table, index, before)?;
+                self.insert_entry(table, index, after)?;
+            } else if before.payload != after.payload {
+                self.replace_entry(table, index, before, after)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn replace_entry(
+        &mut self,
+        table: &Table,
+        index: usize,
+        before: &Entry<'_>,
+        after: &Entry<'_>,
+    ) -> Result<()> {
+        if is_long(before.payload) {
+            self.delete_long(table, index, before.key)?;
+        }
+        let mut stored = std::mem::take(&mut self.scratch);
+        let outcome = self.store_payload(table, after.payload, &mut stored).and_then(|()| {
+            self.session.write(&table.gates[index], after.key, Some(&stored), Expect::Present)
+        });
+        self.scratch = stored;
+        self.expect_done(table, index, outcome?)
+    }
+
+    fn delete_entries(&mut self, table: &Table, old: &RowWrite<'_>) -> Result<()> {
+        assert_eq!(old.entries.len(), table.gates.len(), "one entry for each index");
+        for (index, entry) in old.entries.iter().enumerate() {
+            self.delete_entry(table, index, entry)?;
+        }
+        Ok(())
+    }
+
+    fn delete_entry(&mut self, table: &Table, index: usize, entry: &Entry<'_>) -> Result<()> {
+        if is_long(entry.payload) {
+            self.delete_long(table, index, entry.key)?;
+        }
+        let gate = &table.gates[index];
+        let written = self.session.write(gate, entry.key, None, Expect::Present)?;
+        self.expect_done(table, index, written)
+    }
+
+    fn expect_done(&self, table: &Table, index: usize, written: Written) -> Result<()> {
+        match (written, index) {
+            (Written::Done, _) => Ok(()),
+            (_, 0) => Err(Error::NotFound),
+            _ => Err(index_fault(table, index, "misses an entry")),
+        }
+    }
+
+    /// Reads the payload under `key` of index `index`.
+    pub fn get(
+        &mut self,
+        table: &Table,
+        index: usize,
+        key: &[u8],
+        mode: ReadMode,
+        payload: &mut Vec<u8>,
+    ) -> Result<bool> {
+        let gate = &table.gates[index];
+        let found = match mode {
+            ReadMode::Snapshot => {
+                self.check_age(table)?;
+                self.session.get(gate, key, payload)
+            }
+            ReadMode::Lock { exclusive, wait } => {
+                self.session.get_locked(gate, key, exclusive, wait, payload)
+            }
+        };
+        let found = self.end_victim(found)?;
+        if found {
+            self.load_payload(table, mode, payload)?;
+        }
+        Ok(found)
+    }
+
+    /// Starts a scan of index `index` from `from`; `to` is its far end in the scan's direction.
+    pub fn seek(
+        &mut self,
+        cursor: &mut TableCursor,
+        table: &Arc<Table>,
+        index: usize,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+        direction: Direction,
+        mode: ReadMode,
+    ) -> Result<()> {
+        if mode == ReadMode::Snapshot {
+            self.check_age(table)?;
+        }
+        cursor.table = Some(Arc::clone(table));
+        cursor.index = index;
+        cursor.entries.start(&table.gates[index], from, to, direction, mode);
+        Ok(())
+    }
+
+    /// Moves to the next entry; `false` at the end.
+    pub fn next(&mut self, cursor: &mut TableCursor) -> Result<bool> {
+        let Some(table) = cursor.table.clone() else { return Ok(false) };
+        let found = self.session.next(&mut cursor.entries);
+        let found = self.end_victim(found)?;
+        if found {
+            let mode = cursor.entries.mode();
+            self.load_payload(&table, mode, cursor.entries.payload_mut())?;
+        }
+        Ok(found)
+    }
+
+    /// Gives back the row lock of the last entry read, which the statement does not want
+    /// (READ COMMITTED).
+    pub fn unlock_last(&mut self, cursor: &TableCursor) {
+        if let Some(gate) = cursor.entries.gate() {
+            self.session.unlock(gate, cursor.key());
+        }
+    }
+
+    /// Gives back the row lock on `key` that [`Trx::get`] took.
+    pub fn unlock(&mut self, table: &Table, index: usize, key: &[u8]) {
+        self.session.unlock(&table.gates[index], key);
+    }
+
+    fn end_victim<R>(&mut self, outcome: Result<R>) -> Result<R> {
+        if let Err(Error::Deadlock) = outcome {
+            self.rollback();
+        }
+        outcome
+    }
+
+    /// A table that was created after the snapshot has another past than the snapshot thinks.
+    fn check_age(&mut self, table: &Table) -> Result<()> {
+        let by_statement =
+            matches!(self.session.isolation, Isolation::ReadCommitted | Isolation::ReadUncommitted);
+        if !by_statement && self.session.snapshot().csn() < table.created {
+            return Err(Error::TableChanged);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Trx {
+    fn drop(&mut self) {
+        self.engine.forget_session(self.session_id);
+    }
+}
+
+fn index_fault(table: &Table, index: usize, what: &str) -> Error {
+    Error::corrupt(format!("index {index} {what}"), table.name.clone())
+}
+
+/// A scan of one index of one table.
+#[derive(Default)]
+pub struct TableCursor {
+    table: Option<Arc<Table>>,
+    index: usize,
+    entries: Cursor,
+}
+
+impl TableCursor {
+    pub fn key(&self) -> &[u8] {
+        self.entries.key()
+    }
+
+    pub fn payload(&self) -> &[u8] {
+        self.entries.payload()
+    }
+
+    pub fn index(&self) -> usize {
+        self.index
+    }
+
+    pub fn stop(&mut self) {
+        self.entries.stop();
+        self.table = None;
+    }
+}

@@ -1,0 +1,195 @@
+//! The checkpoint: the only place where records become durable by name.
+//!
+//! ```text
+//! capture map -> write and sync pages -> flush log -> write and sync map changes
+//!             -> first slot -> second slot -> release segments, remove old map files
+//! ```
+//! A failure before the first slot undoes the capture: its changes are written by the next
+//! checkpoint. After the first slot the checkpoint has happened; a failure of the second slot
+//! only leaves everything that the older slot needs in place.
+
+use super::engine::{remove_obsolete, Store};
+use super::mapfile::{self, ChangeLog, Directory};
+use super::state::Capture;
+use super::stats::add;
+use super::superblock::Superblock;
+use crate::base::{Error, Lsn, Result, BLOCK_BYTES};
+use crate::os::File;
+use std::sync::Arc;
+
+/// Disk space kept behind the end of the change log, in segments (and at most this many bytes).
+const CHANGES_RESERVE_BYTES_MAX: u64 = 4 << 20;
+
+pub struct Checkpointer {
+    slots: Arc<dyn File>,
+    /// The slot that surely holds `current`; the other is written first.
+    newest: usize,
+    current: Superblock,
+    changes: ChangeLog,
+    snapshot_bytes: u64,
+    /// Map files of older generations may still be there.
+    has_obsolete: bool,
+}
+
+/// A map snapshot that is written but named by no superblock yet.
+struct NewMap {
+    generation: u64,
+    directory: Directory,
+    changes: ChangeLog,
+}
+
+impl Checkpointer {
+    pub fn new(
+        slots: Arc<dyn File>,
+        newest: usize,
+        current: Superblock,
+        changes: ChangeLog,
+    ) -> Checkpointer {
+        let snapshot_bytes = current.directory_at + current.directory_bytes;
+        Checkpointer { slots, newest, current, changes, snapshot_bytes, has_obsolete: false }
+    }
+
+    /// The change log is long against what a snapshot would cost.
+    fn wants_snapshot(&self, segment_bytes: u64) -> bool {
+        self.changes.end() > segment_bytes.max(2 * self.snapshot_bytes)
+    }
+}
+
+impl Store {
+    /// Makes the map as it is now durable, together with `note`. `flush_log_past` is called once,
+    /// after the map was captured, with the highest LSN that it names; the caller must also make
+    /// durable what it logged about pages it freed before (flushing to the log's end covers both).
+    /// After `Ok`, neither superblock slot needs the log or the note of an older checkpoint.
+    pub fn checkpoint(
+        &self,
+        note: &[u8],
+        flush_log_past: &mut dyn FnMut(Lsn) -> Result<()>,
+    ) -> Result<()> {
+        let mut cp = self.checkpointer.lock();
+        self.check_poison()?;
+        let new_map = self.snapshot_if_wanted(&cp)?;
+        let capture = self.state.write().capture();
+        let prepared = self.prepare(&cp, new_map, &capture, note, flush_log_past);
+        let (sb, changes) = match prepared {
+            Ok(prepared) => prepared,
+            Err(error) => {
+                self.state.write().restore(&capture);
+                return Err(error);
+            }
+        };
+        let first = 1 - cp.newest;
+        if let Err(error) = self.write_slot(&cp, sb, first) {
+            self.state.write().restore(&capture);
+            return Err(error);
+        }
+        if sb.map_generation != cp.current.map_generation {
+            cp.has_obsolete = true;
+            cp.snapshot_bytes = sb.directory_at + sb.directory_bytes;
+        }
+        let second = cp.newest;
+        (cp.current, cp.changes, cp.newest) = (sb, changes, first);
+        self.write_slot(&cp, sb, second)?;
+        add(&self.counters.checkpoints, 1);
+        self.state.write().segments.release(&capture.releasable, self.epochs.now());
+        if cp.has_obsolete && remove_obsolete(&*self.os, &self.dir, sb.map_generation).is_ok() {
+            cp.has_obsolete = false;
+        }
+        // Not needed by this checkpoint; a full disk is found by those who need room.
+        let _ = cp.changes.reserve(self.changes_reserve_bytes());
+        Ok(())
+    }
+
+    fn changes_reserve_bytes(&self) -> u64 {
+        self.segment_bytes.min(CHANGES_RESERVE_BYTES_MAX)
+    }
+
+    fn write_slot(&self, cp: &Checkpointer, sb: Superblock, slot: usize) -> Result<()> {
+        sb.write(&*cp.slots, slot).map_err(|error| self.poisoned_by(error))?;
+        add(&self.counters.superblock_bytes, BLOCK_BYTES as u64);
+        Ok(())
+    }
+
+    /// Everything up to the superblock. Answers its new content and the change log it names.
+    fn prepare(
+        &self,
+        cp: &Checkpointer,
+        new_map: Option<NewMap>,
+        capture: &Capture,
+        note: &[u8],
+        flush_log_past: &mut dyn FnMut(Lsn) -> Result<()>,
+    ) -> Result<(Superblock, ChangeLog)> {
+        // Every record that the captured map names was packed before its entry was set.
+        self.pages.seal_all();
+        self.write_tail()?;
+        self.pages.sync().map_err(|error| self.poisoned_by(error))?;
+        flush_log_past(capture.max_lsn)?;
+
+        let mut sb = cp.current;
+        sb.generation += 1;
+        sb.max_page = capture.max_page.0;
+        let log = new_map.as_ref().map_or(&cp.changes, |new| &new.changes);
+        let changes = log.append(note, &capture.changes).map_err(|e| self.poisoned_by(e))?;
+        add(&self.counters.map_bytes, changes.end() - log.end());
+        (sb.changes_end, sb.changes_chain) = (changes.end(), changes.chain());
+        sb.last_batch_at = changes.last_batch_at();
+        if let Some(new) = &new_map {
+            // The names of the new files must be durable before a superblock uses them.
+            self.os.sync_dir(&self.dir).map_err(|error| self.poisoned_by(error))?;
+            sb.map_generation = new.generation;
+            sb.directory_at = new.directory.at;
+            sb.directory_bytes = new.directory.bytes;
+            sb.directory_checksum = new.directory.checksum;
+        }
+        assert!(sb.changes_end > sb.last_batch_at);
+        Ok((sb, changes))
+    }
+
+    /// Writes a new snapshot if the change log is long. The leaves are copied one after the
+    /// other while the map changes: the changes not yet taken go to the first batch of the new
+    /// change log, so that both together are the captured map.
+    fn snapshot_if_wanted(&self, cp: &Checkpointer) -> Result<Option<NewMap>> {
+        if !cp.wants_snapshot(self.segment_bytes) {
+            return Ok(None);
+        }
+        let generation = cp.current.generation + 1;
+        match self.write_snapshot(generation) {
+            Ok(new) => Ok(Some(new)),
+            // The change log has room reserved, so it grows on.
+            Err(Error::Full { .. }) => {
+                let paths = [mapfile::snapshot_path, mapfile::changes_path];
+                for path in paths.map(|path_of| path_of(&self.dir, generation)) {
+                    if self.os.exists(&path)? {
+                        self.os.remove(&path)?;
+                    }
+                }
+                Ok(None)
+            }
+            Err(error) => Err(self.poisoned_by(error)),
+        }
+    }
+
+    fn write_snapshot(&self, generation: u64) -> Result<NewMap> {
+        let leaf_of = |leaf: usize| self.state.read().map.leaf_entries(leaf).collect();
+        let leaves = self.state.read().map.leaf_slots();
+        let path = mapfile::snapshot_path(&self.dir, generation);
+        let file = mapfile::create_file(&*self.os, &path)?;
+        let directory = mapfile::write_snapshot(&*file, self.seed, generation, leaves, &leaf_of)?;
+        add(&self.counters.map_bytes, directory.at + directory.bytes);
+        let path = mapfile::changes_path(&self.dir, generation);
+        let file = mapfile::create_file(&*self.os, &path)?;
+        let mut changes = ChangeLog::new(file, self.seed, generation);
+        changes.reserve(self.changes_reserve_bytes())?;
+        Ok(NewMap { generation, directory, changes })
+    }
+
+    /// Dead bytes that only a checkpoint turns into free ones have grown large.
+    pub fn wants_checkpoint(&self) -> bool {
+        let totals = self.state.read().segments.totals();
+        let used_bytes = totals.segments * self.segment_bytes - totals.free_bytes;
+        let eighth = used_bytes / 8;
+        let little_free = totals.free_bytes <= 4 * self.segment_bytes;
+        totals.releasable_bytes > eighth.max(8 * self.segment_bytes)
+            || (little_free && totals.releasable_bytes > eighth.max(2 * self.segment_bytes))
+            || (totals.free_bytes == 0 && totals.releasable_bytes > 0)
+    }
+}

@@ -1,0 +1,438 @@
+//! The store: opening, reading, writing, freeing.
+
+use super::checkpoint::Checkpointer;
+use super::epoch::Epochs;
+use super::gc::Collector;
+use super::map::{Entry, PageMap, PAGE_ID_MAX};
+use super::mapfile::{self, ChangeLog};
+use super::pages::{PagesFile, StreamKind};
+use super::record::{self, Packed, HEADER_BYTES, RECORD_BYTES_MAX};
+use super::segments::RESERVED_SEGMENTS;
+use super::state::State;
+use super::stats::{add, Counters};
+use super::superblock::{self, Superblock, SLOTS};
+use super::{PageWrite, StoreOptions};
+use crate::base::{Error, Lsn, PageId, Result, TreeId, BLOCK_BYTES, PAGE_BYTES};
+use crate::os::{AlignedBuf, File, OpenMode, Os};
+use parking_lot::{Mutex, RwLock};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// What the map knows about a page that was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageInfo {
+    pub lsn: Lsn,
+    pub tree: TreeId,
+}
+
+pub struct Store {
+    pub(super) os: Arc<dyn Os>,
+    pub(super) dir: PathBuf,
+    pub(super) segment_bytes: u64,
+    pub(super) seed: u32,
+    pub(super) pages: PagesFile,
+    pub(super) state: RwLock<State>,
+    pub(super) epochs: Epochs,
+    pub(super) checkpointer: Mutex<Checkpointer>,
+    pub(super) collector: Mutex<Collector>,
+    /// Held while the pages file grows.
+    growth: Mutex<()>,
+    /// The first failure; set once.
+    poison: Mutex<Option<String>>,
+    pub(super) counters: Counters,
+}
+
+pub(super) fn superblock_path(dir: &Path) -> PathBuf {
+    dir.join("superblock")
+}
+
+fn pages_path(dir: &Path) -> PathBuf {
+    dir.join("pages")
+}
+
+impl Store {
+    /// Whether `dir` holds a store whose creation came to its end.
+    pub fn exists(os: &dyn Os, dir: &Path) -> Result<bool> {
+        let path = superblock_path(dir);
+        if !os.exists(&path)? {
+            return Ok(false);
+        }
+        let file = os.open(&path, OpenMode { create: false, direct: true })?;
+        Ok(!superblock::read(&*file)?.unfinished)
+    }
+
+    /// Makes an empty store, with an empty checkpoint note, in a directory that holds none.
+    /// What an interrupted creation left is replaced.
+    pub fn create(os: Arc<dyn Os>, options: StoreOptions) -> Result<Arc<Store>> {
+        check_segment_bytes(options.segment_bytes)?;
+        let dir = &options.dir;
+        os.create_dir(dir)?;
+        if Store::exists(&*os, dir)? {
+            return Err(Error::Refused(format!("{} holds a page store already", dir.display())));
+        }
+        let slots = superblock_path(dir);
+        if !os.exists(&slots)? {
+            if os.exists(&pages_path(dir))? {
+                return Err(Error::Refused(format!(
+                    "{} holds pages but no superblock: restore it, or remove the files of the store",
+                    dir.display()
+                )));
+            }
+            // From here on an empty superblock marks the creation as unfinished.
+            os.open(&slots, OpenMode { create: true, direct: true })?;
+            os.sync_dir(dir)?;
+        }
+        let seed = (os.entropy() >> 32) as u32;
+        let first = write_empty_store(&*os, &options, seed)?;
+        let slots = os.open(&slots, OpenMode { create: false, direct: true })?;
+        slots.write_at(&AlignedBuf::new(SLOTS * BLOCK_BYTES), 0)?;
+        slots.sync()?;
+        for slot in 0..SLOTS {
+            first.write(&*slots, slot)?;
+        }
+        let (store, _) = Store::open(os, options)?;
+        Ok(store)
+    }
+
+    /// Opens a store; answers the note of its newest checkpoint as well.
+    pub fn open(os: Arc<dyn Os>, options: StoreOptions) -> Result<(Arc<Store>, Vec<u8>)> {
+        let dir = options.dir;
+        let direct = OpenMode { create: false, direct: true };
+        let slots = os.open(&superblock_path(&dir), direct)?;
+        let found = superblock::read(&*slots)?;
+        let Some((newest, sb)) = found.newest else {
+            let place = slots.path().display().to_string();
+            return Err(Error::corrupt("both slots of the superblock are damaged", place));
+        };
+        check_segment_bytes(sb.segment_bytes)?;
+        let snapshot = os.open(&mapfile::snapshot_path(&dir, sb.map_generation), direct)?;
+        let mut state = State::new(sb.segment_bytes);
+        mapfile::load_snapshot(&*snapshot, &sb, &mut state.map)?;
+        let changes = os.open(&mapfile::changes_path(&dir, sb.map_generation), direct)?;
+        let mut changes = ChangeLog::new(changes, sb.seed, sb.map_generation);
+        let note = changes.load(&sb, &mut state.map)?;
+        let file = os.open(&pages_path(&dir), direct)?;
+        load_segments(&mut state, &*file, sb.segment_bytes)?;
+        state.max_page = state.max_page.max(PageId(sb.max_page));
+
+        // Both slots must name what is kept before anything may be reused.
+        if !found.same {
+            sb.write(&*slots, 1 - newest)?;
+        }
+        remove_obsolete(&*os, &dir, sb.map_generation)?;
+        let store = Store {
+            seed: sb.seed,
+            segment_bytes: sb.segment_bytes,
+            pages: PagesFile::new(file, sb.segment_bytes),
+            state: RwLock::new(state),
+            epochs: Epochs::default(),
+            checkpointer: Mutex::new(Checkpointer::new(slots, newest, sb, changes)),
+            collector: Mutex::default(),
+            growth: Mutex::default(),
+            poison: Mutex::default(),
+            counters: Counters::default(),
+            os,
+            dir,
+        };
+        Ok((Arc::new(store), note))
+    }
+
+    /// Reads the newest image of a page; None if the store has no such page.
+    pub fn read(&self, page: PageId, out: &mut [u8]) -> Result<Option<PageInfo>> {
+        assert_eq!(out.len(), PAGE_BYTES);
+        add(&self.counters.reads, 1);
+        loop {
+            let reading = self.epochs.enter();
+            let Some(entry) = self.entry(page) else { return Ok(None) };
+            let done = self.read_record(page, entry, out);
+            drop(reading);
+            let error = match done {
+                Ok(()) => return Ok(Some(PageInfo { lsn: entry.lsn(), tree: entry.tree() })),
+                Err(error) => error,
+            };
+            // The record may have been replaced, and its place reused, while it was read.
+            if self.entry(page) == Some(entry) {
+                add(&self.counters.corrupt_reads, 1);
+                return Err(error);
+            }
+        }
+    }
+
+    pub(super) fn entry(&self, page: PageId) -> Option<Entry> {
+        self.state.read().map.get(page)
+    }
+
+    fn read_record(&self, page: PageId, entry: Entry, out: &mut [u8]) -> Result<()> {
+        let verdict = self.pages.fetch(entry.place(), entry.record_bytes(), |bytes| {
+            let head = self.check_record(page, entry, bytes)?;
+            record::unpack(&head, bytes, out)
+        })?;
+        verdict.map_err(|why| self.corrupt(page, entry, why))
+    }
+
+    /// Checks that `bytes` begin with exactly the record that the map names.
+    pub(super) fn check_record(
+        &self,
+        page: PageId,
+        entry: Entry,
+        bytes: &[u8],
+    ) -> std::result::Result<record::Header, &'static str> {
+        let head = record::verify(self.seed, bytes)?;
+        if !is_named(&head, page, entry) {
+            return Err("record is not the one that the page map names");
+        }
+        Ok(head)
+    }
+
+    fn corrupt(&self, page: PageId, entry: Entry, why: &str) -> Error {
+        let file = self.pages.file().path().display();
+        Error::corrupt(
+            format!("page {page} of tree {}: {why}", entry.tree()),
+            format!("{file} offset {} length {}", entry.place(), entry.record_bytes()),
+        )
+    }
+
+    /// Writes pages. When this returns `Ok`, reads see them; they are durable after the next
+    /// checkpoint. `Full` leaves some of them written, and all may be written again. The caller
+    /// has at most one write of a page in flight.
+    pub fn write(&self, pages: &[PageWrite<'_>]) -> Result<()> {
+        self.check_poison()?;
+        let mut records = Vec::with_capacity(pages.len());
+        for write in pages {
+            if write.page.0 > PAGE_ID_MAX {
+                let (bytes, limit) = (write.page.0 as usize, PAGE_ID_MAX as usize);
+                return Err(Error::TooLarge { what: "page id", bytes, limit });
+            }
+            records.push(record::pack(self.seed, write)?);
+        }
+        add(&self.counters.images, records.len() as u64);
+        add(&self.counters.image_bytes, records.iter().map(|r| r.bytes.len() as u64).sum());
+        self.append(StreamKind::Fresh, &records, &|state, i, place| {
+            state.publish(&records[i], place);
+        })
+    }
+
+    /// Packs records in order and calls `publish` for each with its place, under the state lock
+    /// and before its segment can be closed.
+    pub(super) fn append(
+        &self,
+        kind: StreamKind,
+        records: &[Packed],
+        publish: &dyn Fn(&mut State, usize, u64),
+    ) -> Result<()> {
+        if self.pages.tail_is_long() {
+            self.write_tail()?;
+        }
+        let mut next = 0;
+        while next < records.len() {
+            let mut stream = self.pages.stream(kind);
+            let mut placed = Vec::new();
+            while let Some(record) = records.get(next + placed.len()) {
+                let Some(place) = self.pages.push(kind, &mut stream, record) else { break };
+                placed.push(place);
+            }
+            let full = next + placed.len() < records.len();
+            {
+                let mut state = self.state.write();
+                for (i, &place) in placed.iter().enumerate() {
+                    publish(&mut state, next + i, place);
+                }
+                if let (true, Some(segment)) = (full, stream.segment()) {
+                    self.pages.close_segment(kind, &mut stream);
+                    state.segments.close(segment);
+                }
+            }
+            drop(stream);
+            next += placed.len();
+            if full {
+                self.open_segment(kind)?;
+            }
+        }
+        self.pages.write_tail_if_idle().map_err(|error| self.poisoned_by(error))
+    }
+
+    /// Gives the stream a segment, unless another caller has done so. The file grows outside
+    /// of the stream's lock.
+    fn open_segment(&self, kind: StreamKind) -> Result<()> {
+        let segment = self.acquire_segment(kind)?;
+        let mut stream = self.pages.stream(kind);
+        let mut state = self.state.write();
+        if stream.segment().is_some() {
+            state.segments.give_back(segment);
+        } else {
+            stream.open_segment(segment, state.segments.start(segment), self.segment_bytes);
+        }
+        Ok(())
+    }
+
+    fn acquire_segment(&self, kind: StreamKind) -> Result<usize> {
+        let try_acquire = |keep| self.state.write().segments.acquire(keep, &self.epochs);
+        let _growth = match try_acquire(RESERVED_SEGMENTS) {
+            Some(segment) => return Ok(segment),
+            None => self.growth.lock(),
+        };
+        loop {
+            if let Some(segment) = try_acquire(RESERVED_SEGMENTS) {
+                return Ok(segment);
+            }
+            let count = self.state.read().segments.count() as u64;
+            match self.pages.grow((count + 1) * self.segment_bytes) {
+                Ok(()) => self.state.write().segments.add_free(),
+                Err(Error::Full { .. }) => {
+                    let kept = if kind == StreamKind::Survivors { 0 } else { RESERVED_SEGMENTS };
+                    return try_acquire(kept).ok_or(Error::Full { what: "store" });
+                }
+                Err(error) => return Err(self.poisoned_by(error)),
+            }
+        }
+    }
+
+    pub(super) fn write_tail(&self) -> Result<()> {
+        self.pages.write_tail().map_err(|error| self.poisoned_by(error))
+    }
+
+    /// Forgets a page; the next checkpoint makes that durable. The log record that freed it must
+    /// be appended before, and the checkpoint's `flush_log_past` must cover it.
+    pub fn free(&self, page: PageId) {
+        if page.0 <= PAGE_ID_MAX {
+            self.state.write().free(page);
+        }
+    }
+
+    /// Forgets up to `budget_pages` pages of a tree that is gone for ever: later writes of its
+    /// pages are dropped. True when nothing is left.
+    pub fn free_tree_step(&self, tree: TreeId, budget_pages: usize) -> bool {
+        self.state.write().free_tree_step(tree, budget_pages)
+    }
+
+    /// Highest page id that this store was ever given.
+    pub fn max_page(&self) -> PageId {
+        self.state.read().max_page
+    }
+
+    pub fn pages(&self) -> u64 {
+        self.state.read().map.pages()
+    }
+
+    /// Pages of a tree and the bytes they take on disk.
+    pub fn tree_bytes(&self, tree: TreeId) -> (u64, u64) {
+        let state = self.state.read();
+        let used = state.trees.get(&tree).copied().unwrap_or_default();
+        (used.pages, used.stored_bytes)
+    }
+
+    /// Every tree that has a page in the map.
+    pub fn trees(&self) -> Vec<TreeId> {
+        self.state.read().trees.keys().copied().collect()
+    }
+
+    pub fn is_poisoned(&self) -> bool {
+        self.poison.lock().is_some()
+    }
+
+    pub(super) fn check_poison(&self) -> Result<()> {
+        match &*self.poison.lock() {
+            Some(cause) => Err(Error::Poisoned { cause: cause.clone() }),
+            None => Ok(()),
+        }
+    }
+
+    /// Stops all writing after a failed write or sync. A full disk is no such failure.
+    pub(super) fn poisoned_by(&self, error: Error) -> Error {
+        if !matches!(error, Error::Full { .. }) {
+            self.poison.lock().get_or_insert_with(|| error.to_string());
+        }
+        error
+    }
+}
+
+/// Whether a verified record is exactly the one that the map names.
+pub(super) fn is_named(head: &record::Header, page: PageId, entry: Entry) -> bool {
+    let found = (head.page, head.tree, head.lsn, head.checksum, head.record_bytes);
+    found == (page, entry.tree(), entry.lsn(), entry.checksum(), entry.record_bytes())
+}
+
+fn check_segment_bytes(segment_bytes: u64) -> Result<()> {
+    let whole = segment_bytes % BLOCK_BYTES as u64 == 0;
+    if whole && (StoreOptions::SEGMENT_BYTES_MIN..=1 << 30).contains(&segment_bytes) {
+        return Ok(());
+    }
+    Err(Error::Refused(format!(
+        "a segment of the page store has 64 KiB to 1 GiB in whole blocks, not {segment_bytes} bytes"
+    )))
+}
+
+/// Makes all files of an empty store but the superblock, and answers that.
+fn write_empty_store(os: &dyn Os, options: &StoreOptions, seed: u32) -> Result<Superblock> {
+    let dir = &options.dir;
+    let pages = mapfile::create_file(os, &pages_path(dir))?;
+    pages.allocate((RESERVED_SEGMENTS as u64 + 1) * options.segment_bytes)?;
+    pages.sync()?;
+    let generation = 1;
+    let snapshot = mapfile::create_file(os, &mapfile::snapshot_path(dir, generation))?;
+    let directory = mapfile::write_snapshot(&*snapshot, seed, generation, 0, &|_| Vec::new())?;
+    let changes = mapfile::create_file(os, &mapfile::changes_path(dir, generation))?;
+    let changes = ChangeLog::new(changes, seed, generation).append(&[], &[])?;
+    os.sync_dir(dir)?;
+    Ok(Superblock {
+        generation,
+        seed,
+        segment_bytes: options.segment_bytes,
+        max_page: 0,
+        map_generation: generation,
+        directory_at: directory.at,
+        directory_bytes: directory.bytes,
+        directory_checksum: directory.checksum,
+        changes_end: changes.end(),
+        changes_chain: changes.chain(),
+        last_batch_at: changes.last_batch_at(),
+    })
+}
+
+/// Rebuilds the segment table and the sums per tree from the loaded map.
+fn load_segments(state: &mut State, file: &dyn File, segment_bytes: u64) -> Result<()> {
+    let count = (file.len()? / segment_bytes) as usize;
+    let mut live = vec![0u64; count];
+    let mut check = |page: PageId, entry: Entry| -> Result<()> {
+        let last = entry.place() + entry.record_bytes() as u64 - 1;
+        let segment = (entry.place() / segment_bytes) as usize;
+        let sound = segment < count
+            && last / segment_bytes == segment as u64
+            && (HEADER_BYTES + 1..=RECORD_BYTES_MAX).contains(&entry.record_bytes());
+        if !sound {
+            let place = format!("{} offset {}", file.path().display(), entry.place());
+            return Err(Error::corrupt(format!("map entry of page {page}"), place));
+        }
+        live[segment] += entry.record_bytes() as u64;
+        Ok(())
+    };
+    let map = std::mem::take(&mut state.map);
+    for (page, entry) in all_entries(&map) {
+        check(page, entry)?;
+        state.count_loaded(page, entry);
+    }
+    state.map = map;
+    if let Some(segment) = live.iter().position(|&bytes| bytes > segment_bytes) {
+        let place = format!("{} segment {segment}", file.path().display());
+        return Err(Error::corrupt("the page map names overlapping records", place));
+    }
+    state.segments.load(count, &live);
+    Ok(())
+}
+
+pub(super) fn all_entries(map: &PageMap) -> impl Iterator<Item = (PageId, Entry)> + '_ {
+    (0..map.leaf_slots()).flat_map(move |leaf| {
+        let first = (leaf as u64) << super::map::LEAF_BITS;
+        map.leaf_entries(leaf).map(move |(i, entry)| (PageId(first + i as u64), entry))
+    })
+}
+
+/// Removes map files that no superblock slot names.
+pub(super) fn remove_obsolete(os: &dyn Os, dir: &Path, keep: u64) -> Result<()> {
+    for path in os.list(dir)? {
+        if mapfile::is_obsolete(&path, keep) {
+            os.remove(&path)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,155 @@
+//! Garbage collection: copies the live records of a mostly dead segment forward, so that the
+//! next checkpoint frees it. A victim is read whole, verified record by record, and copied as
+//! it is; what cannot be verified stays where it is, and its segment is left alone.
+
+use super::engine::{all_entries, is_named, Store};
+use super::map::Entry;
+use super::pages::StreamKind;
+use super::record::{self, Packed};
+use super::segments::RESERVED_SEGMENTS;
+use super::stats::add;
+use crate::base::{PageId, Result, BLOCK_BYTES};
+use crate::os::AlignedBuf;
+use std::cell::Cell;
+
+/// Records that one append of GC moves while it holds the stream.
+const MOVED_RECORDS_MAX: usize = 64;
+
+#[derive(Default)]
+pub struct Collector {
+    victim: Option<Victim>,
+}
+
+struct Victim {
+    start: u64,
+    bytes: AlignedBuf,
+    /// What was live when the segment was read; the last is moved first.
+    live: Vec<(PageId, Entry)>,
+}
+
+impl Victim {
+    fn record(&self, entry: Entry) -> &[u8] {
+        let from = (entry.place() - self.start) as usize;
+        &self.bytes[from..from + entry.record_bytes()]
+    }
+}
+
+impl Store {
+    /// Moves about `budget_bytes` of live records out of the segments that gain most; answers
+    /// how many bytes it moved, zero when no segment is worth it. After `Full` a checkpoint
+    /// frees what has been moved already.
+    pub fn gc_step(&self, budget_bytes: u64) -> Result<u64> {
+        let mut collector = self.collector.lock();
+        self.check_poison()?;
+        let mut moved_bytes = 0;
+        while moved_bytes < budget_bytes {
+            if collector.victim.as_ref().is_none_or(|v| v.live.is_empty()) {
+                collector.victim = None;
+                let Some(segment) = self.state.read().segments.victim() else { break };
+                collector.victim = Some(self.load_victim(segment)?);
+            }
+            let Some(victim) = &mut collector.victim else { break };
+            moved_bytes += self.move_some(victim, budget_bytes - moved_bytes)?;
+        }
+        Ok(moved_bytes)
+    }
+
+    fn load_victim(&self, segment: usize) -> Result<Victim> {
+        // Its last chunk may still wait in memory.
+        self.write_tail()?;
+        let start = self.state.read().segments.start(segment);
+        let mut bytes = AlignedBuf::new(self.segment_bytes as usize);
+        self.pages.file().read_at(&mut bytes, start)?;
+        add(&self.pages.read_bytes, self.segment_bytes);
+        let found = self.scan_segment(&bytes);
+        let mut live = Vec::with_capacity(found.len());
+        let state = self.state.read();
+        for (head, at) in found {
+            let Some(entry) = state.map.get(head.page) else { continue };
+            if entry.place() == start + at as u64 && is_named(&head, head.page, entry) {
+                live.push((head.page, entry));
+            }
+        }
+        let live_bytes: u64 = live.iter().map(|(_, e)| e.record_bytes() as u64).sum();
+        let found_all = live_bytes == state.segments.live_bytes(segment);
+        drop(state);
+        if !found_all {
+            // A damaged record hides what lies behind it: ask the map instead.
+            let mut state = self.state.write();
+            state.segments.mark_bad(segment);
+            let of_segment = all_entries(&state.map)
+                .filter(|(_, e)| e.place() / self.segment_bytes == segment as u64);
+            live = of_segment.collect();
+            drop(state);
+            live.retain(|&(page, entry)| self.is_sound(page, entry, start, &bytes));
+        }
+        live.reverse();
+        Ok(Victim { start, bytes, live })
+    }
+
+    fn is_sound(&self, page: PageId, entry: Entry, start: u64, bytes: &[u8]) -> bool {
+        let from = (entry.place() - start) as usize;
+        let record = bytes.get(from..from + entry.record_bytes());
+        record.is_some_and(|record| self.check_record(page, entry, record).is_ok())
+    }
+
+    /// Everything in a segment that is a sound record of this store, with its offset.
+    fn scan_segment(&self, bytes: &[u8]) -> Vec<(record::Header, usize)> {
+        let mut found = Vec::new();
+        let mut at = 0;
+        while at < bytes.len() {
+            match record::verify(self.seed, &bytes[at..]) {
+                Ok(head) => {
+                    found.push((head, at));
+                    at += head.record_bytes;
+                }
+                // Padding, or never written: the next record begins at a block.
+                Err(_) => at = (at + 1).next_multiple_of(BLOCK_BYTES),
+            }
+        }
+        found
+    }
+
+    /// Moves records of the victim; answers the bytes that arrived.
+    fn move_some(&self, victim: &mut Victim, budget_bytes: u64) -> Result<u64> {
+        let (mut records, mut entries) = (Vec::new(), Vec::new());
+        let mut packed_bytes = 0;
+        for &(page, entry) in victim.live.iter().rev().take(MOVED_RECORDS_MAX) {
+            if packed_bytes >= budget_bytes {
+                break;
+            }
+            entries.push((page, entry));
+            packed_bytes += entry.record_bytes() as u64;
+        }
+        let taken = entries.len();
+        let state = self.state.read();
+        entries.retain(|&(page, entry)| {
+            let still_live = state.map.get(page) == Some(entry);
+            if still_live {
+                let bytes = victim.record(entry).to_vec();
+                records.push(Packed { page, tree: entry.tree(), lsn: entry.lsn(), bytes });
+            }
+            still_live
+        });
+        drop(state);
+        let moved_bytes = Cell::new(0);
+        let done = self.append(StreamKind::Survivors, &records, &|state, i, place| {
+            let (page, old) = entries[i];
+            if state.swap(page, old, records[i].entry_at(place)) {
+                moved_bytes.set(moved_bytes.get() + old.record_bytes() as u64);
+            }
+        });
+        add(&self.counters.gc_bytes, moved_bytes.get());
+        done?;
+        victim.live.truncate(victim.live.len() - taken);
+        Ok(moved_bytes.get())
+    }
+
+    /// Enough dead bytes lie in segments that only GC can free.
+    pub fn wants_gc(&self) -> bool {
+        let totals = self.state.read().segments.totals();
+        let used_bytes = totals.segments * self.segment_bytes - totals.free_bytes;
+        let threshold = (used_bytes / 4).max(RESERVED_SEGMENTS as u64 * self.segment_bytes);
+        totals.collectable_bytes > threshold
+    }
+}

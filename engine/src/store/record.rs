@@ -1,0 +1,249 @@
+//! A page image as it lies in the pages file, and its compression.
+//!
+//! ```text
+//! byte 0       kind: 0 padding to the next block, 1 image (other values are left for deltas)
+//! byte 1       codec: 0 raw, 1 LZ4 block, 2 zstd frame
+//! byte 2..4    payload bytes
+//! byte 4..8    CRC-32C of all other bytes of the record, seeded with the store's identity
+//! byte 8..16   page id
+//! byte 16..24  page LSN
+//! byte 24..28  tree id
+//! byte 28..    payload
+//! ```
+//! Records are packed without alignment; all integers are little-endian.
+
+use super::map::Entry;
+use super::{Compression, PageWrite};
+use crate::base::checksum::checksum;
+use crate::base::codec::Reader;
+use crate::base::{Error, Lsn, PageId, Result, TreeId, PAGE_BYTES};
+use std::cell::RefCell;
+
+pub const HEADER_BYTES: usize = 28;
+pub const RECORD_BYTES_MAX: usize = HEADER_BYTES + PAGE_BYTES;
+pub const KIND_IMAGE: u8 = 1;
+
+const CODEC_RAW: u8 = 0;
+const CODEC_LZ4: u8 = 1;
+const CODEC_ZSTD: u8 = 2;
+
+/// A compressed form must save at least this much, else reading it costs more than it saves.
+const SAVING_BYTES_MIN: usize = PAGE_BYTES / 16;
+
+// The map entry and the header both hold the length in 16 bits.
+const _: () = assert!(RECORD_BYTES_MAX <= u16::MAX as usize);
+
+/// A record ready to be packed.
+pub struct Packed {
+    pub page: PageId,
+    pub tree: TreeId,
+    pub lsn: Lsn,
+    pub bytes: Vec<u8>,
+}
+
+impl Packed {
+    /// The map entry of this record once it lies at `place`.
+    pub fn entry_at(&self, place: u64) -> Entry {
+        let check = &self.bytes[4..8];
+        let check = u32::from_le_bytes([check[0], check[1], check[2], check[3]]);
+        Entry::new(place, self.bytes.len(), self.lsn, self.tree, check)
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Header {
+    codec: u8,
+    pub checksum: u32,
+    pub page: PageId,
+    pub lsn: Lsn,
+    pub tree: TreeId,
+    pub record_bytes: usize,
+}
+
+/// Compresses and frames one page; no lock is needed.
+pub fn pack(seed: u32, write: &PageWrite<'_>) -> Result<Packed> {
+    assert_eq!(write.bytes.len(), PAGE_BYTES);
+    let mut bytes = vec![0; HEADER_BYTES];
+    let codec = compress(write.compression, write.bytes, &mut bytes)?;
+    let payload_bytes = bytes.len() - HEADER_BYTES;
+    assert!(payload_bytes > 0 && payload_bytes <= PAGE_BYTES);
+    bytes[0] = KIND_IMAGE;
+    bytes[1] = codec;
+    bytes[2..4].copy_from_slice(&(payload_bytes as u16).to_le_bytes());
+    bytes[8..16].copy_from_slice(&write.page.0.to_le_bytes());
+    bytes[16..24].copy_from_slice(&write.lsn.0.to_le_bytes());
+    bytes[24..28].copy_from_slice(&write.tree.0.to_le_bytes());
+    let check = check_of(seed, &bytes);
+    bytes[4..8].copy_from_slice(&check.to_le_bytes());
+    Ok(Packed { page: write.page, tree: write.tree, lsn: write.lsn, bytes })
+}
+
+fn check_of(seed: u32, record: &[u8]) -> u32 {
+    checksum(checksum(seed, &record[..4]), &record[8..])
+}
+
+/// Reads a header at the front of `bytes`; `Err` says why it cannot be one.
+pub fn header(bytes: &[u8]) -> std::result::Result<Header, &'static str> {
+    let fail = |_| "record header is cut off";
+    let mut reader = Reader::new(bytes, "record header");
+    let kind = reader.u8().map_err(fail)?;
+    if kind != KIND_IMAGE {
+        return Err("record kind is unknown");
+    }
+    let codec = reader.u8().map_err(fail)?;
+    let payload_bytes = usize::from(reader.u16().map_err(fail)?);
+    if payload_bytes == 0 || payload_bytes > PAGE_BYTES {
+        return Err("record length is out of range");
+    }
+    Ok(Header {
+        codec,
+        checksum: reader.u32().map_err(fail)?,
+        page: PageId(reader.u64().map_err(fail)?),
+        lsn: Lsn(reader.u64().map_err(fail)?),
+        tree: TreeId(reader.u32().map_err(fail)?),
+        record_bytes: HEADER_BYTES + payload_bytes,
+    })
+}
+
+/// Checks that `bytes` begins with a whole, undamaged record.
+pub fn verify(seed: u32, bytes: &[u8]) -> std::result::Result<Header, &'static str> {
+    let head = header(bytes)?;
+    let Some(record) = bytes.get(..head.record_bytes) else {
+        return Err("record is cut off");
+    };
+    if check_of(seed, record) != head.checksum {
+        return Err("record checksum is wrong");
+    }
+    Ok(head)
+}
+
+/// Restores the page of the verified record `bytes` into `out`.
+pub fn unpack(
+    head: &Header,
+    bytes: &[u8],
+    out: &mut [u8],
+) -> std::result::Result<(), &'static str> {
+    assert_eq!(out.len(), PAGE_BYTES);
+    let Some(payload) = bytes.get(HEADER_BYTES..head.record_bytes) else {
+        return Err("record is cut off");
+    };
+    let done = match head.codec {
+        CODEC_RAW if payload.len() == PAGE_BYTES => {
+            out.copy_from_slice(payload);
+            Some(PAGE_BYTES)
+        }
+        CODEC_LZ4 => lz4_flex::block::decompress_into(payload, out).ok(),
+        CODEC_ZSTD => zstd_decompress(payload, out),
+        _ => return Err("record codec is unknown"),
+    };
+    if done == Some(PAGE_BYTES) {
+        Ok(())
+    } else {
+        Err("page does not decompress")
+    }
+}
+
+/// Appends the payload to `bytes` and answers its codec.
+fn compress(how: Compression, page: &[u8], bytes: &mut Vec<u8>) -> Result<u8> {
+    let limit = PAGE_BYTES - SAVING_BYTES_MIN;
+    let front = bytes.len();
+    let (codec, done) = match how {
+        Compression::None => (CODEC_RAW, None),
+        Compression::Lz4 => {
+            bytes.resize(front + lz4_flex::block::get_maximum_output_size(PAGE_BYTES), 0);
+            (CODEC_LZ4, lz4_flex::block::compress_into(page, &mut bytes[front..]).ok())
+        }
+        Compression::Zstd(level) => {
+            bytes.resize(front + zstd::zstd_safe::compress_bound(PAGE_BYTES), 0);
+            (CODEC_ZSTD, zstd_compress(level, page, &mut bytes[front..])?)
+        }
+    };
+    match done {
+        Some(n) if n <= limit => {
+            bytes.truncate(front + n);
+            Ok(codec)
+        }
+        _ => {
+            bytes.truncate(front);
+            bytes.extend_from_slice(page);
+            Ok(CODEC_RAW)
+        }
+    }
+}
+
+struct ZstdContexts {
+    compressor: Option<(i32, zstd::bulk::Compressor<'static>)>,
+    decompressor: Option<zstd::bulk::Decompressor<'static>>,
+}
+
+thread_local! {
+    /// Contexts are large and slow to make, so each thread keeps its own.
+    static ZSTD: RefCell<ZstdContexts> =
+        const { RefCell::new(ZstdContexts { compressor: None, decompressor: None }) };
+}
+
+fn zstd_compress(level: i32, page: &[u8], out: &mut [u8]) -> Result<Option<usize>> {
+    ZSTD.with_borrow_mut(|contexts| {
+        if contexts.compressor.as_ref().is_none_or(|(made_for, _)| *made_for != level) {
+            let made = zstd::bulk::Compressor::new(level)
+                .map_err(|e| Error::io("set up zstd for", "page compression", e))?;
+            contexts.compressor = Some((level, made));
+        }
+        let Some((_, compressor)) = &mut contexts.compressor else { return Ok(None) };
+        Ok(compressor.compress_to_buffer(page, out).ok())
+    })
+}
+
+fn zstd_decompress(payload: &[u8], out: &mut [u8]) -> Option<usize> {
+    ZSTD.with_borrow_mut(|contexts| {
+        if contexts.decompressor.is_none() {
+            contexts.decompressor = zstd::bulk::Decompressor::new().ok();
+        }
+        contexts.decompressor.as_mut()?.decompress_to_buffer(payload, out).ok()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(bytes: &[u8], compression: Compression) -> PageWrite<'_> {
+        PageWrite { page: PageId(7), tree: TreeId(3), lsn: Lsn(99), bytes, compression }
+    }
+
+    #[test]
+    fn every_codec_restores_the_page() {
+        let soft: Vec<u8> = (0..PAGE_BYTES).map(|i| (i / 64) as u8).collect();
+        let mut rng = crate::os::sim::SimRng::new(5);
+        let hard: Vec<u8> = (0..PAGE_BYTES).map(|_| rng.next_u64() as u8).collect();
+        for page in [&soft, &hard] {
+            for how in [Compression::None, Compression::Lz4, Compression::Zstd(1)] {
+                let packed = pack(1, &write(page, how)).unwrap();
+                let mut out = vec![0; PAGE_BYTES];
+                let head = verify(1, &packed.bytes).unwrap();
+                unpack(&head, &packed.bytes, &mut out).unwrap();
+                assert_eq!(&out, page);
+                assert_eq!((head.page, head.tree, head.lsn), (PageId(7), TreeId(3), Lsn(99)));
+                assert!(verify(2, &packed.bytes).is_err(), "another store's record");
+                assert!(page != &soft || how == Compression::None || head.record_bytes < 2000);
+            }
+        }
+    }
+
+    #[test]
+    fn garbage_never_panics() {
+        let mut rng = crate::os::sim::SimRng::new(9);
+        let mut out = vec![0; PAGE_BYTES];
+        for _ in 0..300 {
+            let page = vec![1; PAGE_BYTES];
+            let how = if rng.chance(50) { Compression::Lz4 } else { Compression::Zstd(1) };
+            let mut bytes = pack(1, &write(&page, how)).unwrap().bytes;
+            let at = rng.below(bytes.len() as u64) as usize;
+            bytes[at] ^= 1 << rng.below(8);
+            assert!(verify(1, &bytes).is_err());
+            if let Ok(head) = header(&bytes) {
+                let _ = unpack(&head, &bytes, &mut out);
+            }
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! What each segment of the pages file is used for.
+//!
+//! ```text
+//!            acquire            close             release (after a checkpoint,
+//!   Free  ------------> Open  ---------> Closed   only without live bytes)
+//!    ^                                     |
+//!    +-------------------------------------+   usable once the readers of that epoch have left
+//! ```
+
+use super::epoch::Epochs;
+use std::collections::VecDeque;
+
+/// Segments that only GC may take when the disk gives no more: without them a full store could
+/// never be cleaned.
+pub const RESERVED_SEGMENTS: usize = 2;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Use {
+    Free,
+    Open,
+    /// Full, or left behind by an earlier life; `at` counts closings, so a lower one is older.
+    Closed {
+        at: u64,
+        /// Holds a record that cannot be read: GC leaves it alone.
+        bad: bool,
+    },
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Segment {
+    usage: Use,
+    live_bytes: u64,
+    /// Bytes of all records that were ever published in it; the rest is padding, which GC would
+    /// only pad again. Unknown, so taken for the whole segment, if an earlier life wrote it.
+    packed_bytes: u64,
+}
+
+/// Totals in bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SegmentTotals {
+    pub segments: u64,
+    pub free_bytes: u64,
+    pub live_bytes: u64,
+    /// Dead bytes of closed segments that still hold live ones: only GC frees them.
+    pub collectable_bytes: u64,
+    /// Closed segments without a live byte: the next checkpoint frees them.
+    pub releasable_bytes: u64,
+}
+
+pub struct SegmentTable {
+    segment_bytes: u64,
+    segments: Vec<Segment>,
+    /// Free segments, the one retired in the lowest epoch first.
+    free: VecDeque<(usize, u64)>,
+    closings: u64,
+}
+
+impl SegmentTable {
+    pub fn new(segment_bytes: u64) -> SegmentTable {
+        SegmentTable { segment_bytes, segments: Vec::new(), free: VecDeque::new(), closings: 0 }
+    }
+
+    pub fn count(&self) -> usize {
+        self.segments.len()
+    }
+
+    pub fn start(&self, segment: usize) -> u64 {
+        segment as u64 * self.segment_bytes
+    }
+
+    pub fn of(&self, place: u64) -> usize {
+        (place / self.segment_bytes) as usize
+    }
+
+    /// The file grew by one segment, which is free.
+    pub fn add_free(&mut self) {
+        // No read can know the new place, so it goes to the front with the oldest epoch.
+        self.free.push_front((self.segments.len(), 0));
+        self.segments.push(Segment { usage: Use::Free, live_bytes: 0, packed_bytes: 0 });
+    }
+
+    /// Ends loading: what holds live bytes is closed, all other segments are free.
+    pub fn load(&mut self, count: usize, live: &[u64]) {
+        for segment in 0..count {
+            let live_bytes = live.get(segment).copied().unwrap_or(0);
+            let used = live_bytes > 0;
+            let usage = if used { Use::Closed { at: 0, bad: false } } else { Use::Free };
+            let packed_bytes = if used { self.segment_bytes } else { 0 };
+            self.segments.push(Segment { usage, live_bytes, packed_bytes });
+            if !used {
+                self.free.push_back((segment, 0));
+            }
+        }
+    }
+
+    /// Opens a free segment that no read can see any more; leaves `keep` of them.
+    pub fn acquire(&mut self, keep: usize, epochs: &Epochs) -> Option<usize> {
+        let &(segment, epoch) = self.free.front()?;
+        if self.free.len() <= keep || (epoch > 0 && !epochs.has_passed(epoch - 1)) {
+            return None;
+        }
+        self.free.pop_front();
+        let entry = &mut self.segments[segment];
+        assert!(entry.usage == Use::Free);
+        assert_eq!(entry.live_bytes, 0);
+        entry.usage = Use::Open;
+        Some(segment)
+    }
+
+    /// Takes back a segment that was acquired and not written.
+    pub fn give_back(&mut self, segment: usize) {
+        assert!(self.segments[segment].usage == Use::Open);
+        assert_eq!(self.segments[segment].live_bytes, 0);
+        self.segments[segment].usage = Use::Free;
+        self.free.push_front((segment, 0));
+    }
+
+    pub fn close(&mut self, segment: usize) {
+        assert!(self.segments[segment].usage == Use::Open);
+        self.closings += 1;
+        self.segments[segment].usage = Use::Closed { at: self.closings, bad: false };
+    }
+
+    pub fn add_live(&mut self, place: u64, bytes: usize) {
+        let segment = self.of(place);
+        let entry = &mut self.segments[segment];
+        assert!(entry.usage != Use::Free, "a record in a free segment");
+        entry.live_bytes += bytes as u64;
+        entry.packed_bytes += bytes as u64;
+        assert!(entry.packed_bytes <= self.segment_bytes);
+    }
+
+    pub fn sub_live(&mut self, place: u64, bytes: usize) {
+        let segment = self.of(place);
+        let entry = &mut self.segments[segment];
+        assert!(entry.live_bytes >= bytes as u64);
+        entry.live_bytes -= bytes as u64;
+    }
+
+    pub fn live_bytes(&self, segment: usize) -> u64 {
+        self.segments[segment].live_bytes
+    }
+
+    /// Closed segments of which the map, as it is now, names nothing.
+    pub fn releasable(&self) -> Vec<usize> {
+        let all = self.segments.iter().enumerate();
+        all.filter(|(_, s)| matches!(s.usage, Use::Closed { .. }) && s.live_bytes == 0)
+            .map(|(i, _)| i)
+            .collect()
+    }
+
+    /// Frees segments that no durable map names any more.
+    pub fn release(&mut self, segments: &[usize], epoch: u64) {
+        for &segment in segments {
+            let entry = &mut self.segments[segment];
+            assert!(matches!(entry.usage, Use::Closed { .. }));
+            assert_eq!(entry.live_bytes, 0, "nothing is ever added to a closed segment");
+            entry.usage = Use::Free;
+            entry.packed_bytes = 0;
+            self.free.push_back((segment, epoch + 1));
+        }
+    }
+
+    /// GC leaves this segment alone until it is free again.
+    pub fn mark_bad(&mut self, segment: usize) {
+        if let Use::Closed { bad, .. } = &mut self.segments[segment].usage {
+            *bad = true;
+        }
+    }
+
+    /// The closed segment whose cleaning pays best: benefit over cost, where old segments count
+    /// more because their live rest will stay. (Rosenblum and Ousterhout: The Design and
+    /// Implementation of a Log-Structured File System, 1992.)
+    pub fn victim(&self) -> Option<usize> {
+        let score = |s: &Segment| -> Option<f64> {
+            let Use::Closed { at, bad: false } = s.usage else { return None };
+            let live = s.live_bytes as f64 / self.segment_bytes as f64;
+            // Without this gain a cleaned segment could be worth cleaning for ever.
+            if s.live_bytes == 0 || s.packed_bytes - s.live_bytes < self.segment_bytes / 10 {
+                return None;
+            }
+            let age = (self.closings - at + 1) as f64;
+            Some((1.0 - live) * age / (1.0 + live))
+        };
+        let all = self.segments.iter().enumerate();
+        all.filter_map(|(i, s)| score(s).map(|score| (i, score)))
+            .max_by(|a, b| a.1.total_cmp(&b.1))
+            .map(|(i, _)| i)
+    }
+
+    pub fn totals(&self) -> SegmentTotals {
+        let mut totals = SegmentTotals {
+            segments: self.segments.len() as u64,
+            free_bytes: self.free.len() as u64 * self.segment_bytes,
+            ..Default::default()
+        };
+        for s in &self.segments {
+            totals.live_bytes += s.live_bytes;
+            match s.usage {
+                Use::Closed { .. } if s.live_bytes == 0 => {
+                    totals.releasable_bytes += self.segment_bytes;
+                }
+                Use::Closed { bad: false, .. } => {
+                    totals.collectable_bytes += s.packed_bytes - s.live_bytes;
+                }
+                _ => {}
+            }
+        }
+        totals
+    }
+}

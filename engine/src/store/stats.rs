@@ -1,0 +1,85 @@
+//! Numbers of the store: bytes written by cause, and how the space is used.
+
+use super::engine::Store;
+use super::segments::RESERVED_SEGMENTS;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+#[derive(Default)]
+pub struct Counters {
+    pub image_bytes: AtomicU64,
+    pub images: AtomicU64,
+    pub gc_bytes: AtomicU64,
+    pub map_bytes: AtomicU64,
+    pub superblock_bytes: AtomicU64,
+    pub reads: AtomicU64,
+    pub checkpoints: AtomicU64,
+    pub corrupt_reads: AtomicU64,
+}
+
+pub fn add(counter: &AtomicU64, n: u64) {
+    counter.fetch_add(n, Relaxed);
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StoreStats {
+    /// Records of pages written by the caller, without padding.
+    pub images: u64,
+    pub image_bytes: u64,
+    /// Records copied by GC.
+    pub gc_bytes: u64,
+    /// Map snapshots and change log.
+    pub map_bytes: u64,
+    pub superblock_bytes: u64,
+    pub checkpoints: u64,
+    pub reads: u64,
+    /// Bytes read from the file for them.
+    pub read_bytes: u64,
+    /// Reads served by records not yet handed to the OS.
+    pub memory_reads: u64,
+    pub corrupt_reads: u64,
+    pub pages: u64,
+    pub segments: u64,
+    pub segment_bytes: u64,
+    /// Bytes of records that the map names.
+    pub live_bytes: u64,
+    /// Neither live nor free: replaced records, padding, the rest of open segments.
+    pub dead_bytes: u64,
+    /// The part of the dead bytes that the next checkpoint frees.
+    pub releasable_bytes: u64,
+    /// Free for ordinary writes, and what only GC may take.
+    pub free_bytes: u64,
+    pub reserved_bytes: u64,
+}
+
+impl Store {
+    pub fn stats(&self) -> StoreStats {
+        let get = |counter: &AtomicU64| counter.load(Relaxed);
+        let (totals, pages) = {
+            let state = self.state.read();
+            (state.segments.totals(), state.map.pages())
+        };
+        let reserve = RESERVED_SEGMENTS as u64 * self.segment_bytes;
+        let reserved_bytes = totals.free_bytes.min(reserve);
+        let file_bytes = totals.segments * self.segment_bytes;
+        StoreStats {
+            images: get(&self.counters.images),
+            image_bytes: get(&self.counters.image_bytes),
+            gc_bytes: get(&self.counters.gc_bytes),
+            map_bytes: get(&self.counters.map_bytes),
+            superblock_bytes: get(&self.counters.superblock_bytes),
+            checkpoints: get(&self.counters.checkpoints),
+            reads: get(&self.counters.reads),
+            read_bytes: get(&self.pages.read_bytes),
+            memory_reads: get(&self.pages.memory_reads),
+            corrupt_reads: get(&self.counters.corrupt_reads),
+            pages,
+            segments: totals.segments,
+            segment_bytes: self.segment_bytes,
+            live_bytes: totals.live_bytes,
+            dead_bytes: file_bytes - totals.free_bytes - totals.live_bytes,
+            releasable_bytes: totals.releasable_bytes,
+            free_bytes: totals.free_bytes - reserved_bytes,
+            reserved_bytes,
+        }
+    }
+}

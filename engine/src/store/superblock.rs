@@ -1,0 +1,135 @@
+//! The superblock: two slots of one block each, that hold the same content between checkpoints.
+//!
+//! A checkpoint writes the slot that is not known to be the newest, then the other. So one slot
+//! is valid at every moment, and after a checkpoint no slot needs what an older one named.
+
+use crate::base::checksum::checksum;
+use crate::base::codec::{put_u32, put_u64, Reader};
+use crate::base::{Error, Result, BLOCK_BYTES};
+use crate::os::{AlignedBuf, File};
+
+const MAGIC: u64 = u64::from_le_bytes(*b"SluiceSB");
+/// Version of every file of this room.
+pub const FORMAT_VERSION: u32 = 1;
+pub const SLOTS: usize = 2;
+/// Magic, version and checksum: in this place in every version.
+const CHECK_AT: usize = 12;
+const BODY_AT: usize = 16;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Superblock {
+    /// Grows with every checkpoint.
+    pub generation: u64,
+    /// Drawn when the store is created; seeds the checksums of everything in it.
+    pub seed: u32,
+    pub segment_bytes: u64,
+    /// High-water mark of page ids.
+    pub max_page: u64,
+    /// Names the files `map-<generation>` and `mapchanges-<generation>`.
+    pub map_generation: u64,
+    /// The directory of the map snapshot: offset, length, checksum.
+    pub directory_at: u64,
+    pub directory_bytes: u64,
+    pub directory_checksum: u32,
+    /// The change log ends exactly here, and this is the checksum chained over all of it.
+    pub changes_end: u64,
+    pub changes_chain: u32,
+    /// The last batch of the change log, which holds the checkpoint note.
+    pub last_batch_at: u64,
+}
+
+impl Superblock {
+    fn encode(&self) -> AlignedBuf {
+        let mut body = Vec::new();
+        put_u64(&mut body, self.generation);
+        put_u32(&mut body, self.seed);
+        put_u64(&mut body, self.segment_bytes);
+        put_u64(&mut body, self.max_page);
+        put_u64(&mut body, self.map_generation);
+        put_u64(&mut body, self.directory_at);
+        put_u64(&mut body, self.directory_bytes);
+        put_u32(&mut body, self.directory_checksum);
+        put_u64(&mut body, self.changes_end);
+        put_u32(&mut body, self.changes_chain);
+        put_u64(&mut body, self.last_batch_at);
+        let mut block = AlignedBuf::new(BLOCK_BYTES);
+        block[..8].copy_from_slice(&MAGIC.to_le_bytes());
+        block[8..CHECK_AT].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
+        block[BODY_AT..BODY_AT + body.len()].copy_from_slice(&body);
+        let check = check_of(&block);
+        block[CHECK_AT..BODY_AT].copy_from_slice(&check.to_le_bytes());
+        block
+    }
+
+    fn decode(body: &[u8]) -> Result<Superblock> {
+        let mut r = Reader::new(body, "superblock");
+        Ok(Superblock {
+            generation: r.u64()?,
+            seed: r.u32()?,
+            segment_bytes: r.u64()?,
+            max_page: r.u64()?,
+            map_generation: r.u64()?,
+            directory_at: r.u64()?,
+            directory_bytes: r.u64()?,
+            directory_checksum: r.u32()?,
+            changes_end: r.u64()?,
+            changes_chain: r.u32()?,
+            last_batch_at: r.u64()?,
+        })
+    }
+
+    pub fn write(&self, file: &dyn File, slot: usize) -> Result<()> {
+        assert!(slot < SLOTS);
+        assert!(self.generation > 0);
+        file.write_durable(&self.encode(), (slot * BLOCK_BYTES) as u64)
+    }
+}
+
+pub(super) fn check_of(block: &[u8]) -> u32 {
+    checksum(checksum(0, &block[..CHECK_AT]), &block[BODY_AT..])
+}
+
+/// One slot: `Ok(None)` if it is damaged or was never written.
+fn parse(block: &[u8], place: &str) -> Result<Option<Superblock>> {
+    let mut r = Reader::new(block, "superblock");
+    let (magic, version, check) = (r.u64()?, r.u32()?, r.u32()?);
+    if magic != MAGIC || check != check_of(block) {
+        return Ok(None);
+    }
+    if version != FORMAT_VERSION {
+        return Err(Error::Refused(format!(
+            "{place} has format version {version}, this server knows version {FORMAT_VERSION}: \
+             start the version that wrote it, or a later one"
+        )));
+    }
+    Superblock::decode(r.rest()).map(Some)
+}
+
+/// What a superblock file holds.
+pub struct Slots {
+    /// The newest valid slot.
+    pub newest: Option<(usize, Superblock)>,
+    /// Both slots hold the newest content.
+    pub same: bool,
+    /// The creation of the store never came to its end: the last slot is untouched.
+    pub unfinished: bool,
+}
+
+pub fn read(file: &dyn File) -> Result<Slots> {
+    let none = Slots { newest: None, same: false, unfinished: true };
+    if file.len()? < (SLOTS * BLOCK_BYTES) as u64 {
+        return Ok(none);
+    }
+    let mut blocks = AlignedBuf::new(SLOTS * BLOCK_BYTES);
+    file.read_at(&mut blocks, 0)?;
+    let place = file.path().display().to_string();
+    let first = parse(&blocks[..BLOCK_BYTES], &place)?;
+    let second = parse(&blocks[BLOCK_BYTES..], &place)?;
+    let newest = match (first, second) {
+        (Some(a), Some(b)) if b.generation > a.generation => Some((1, b)),
+        (Some(a), _) => Some((0, a)),
+        (None, b) => b.map(|b| (1, b)),
+    };
+    let unfinished = blocks[BLOCK_BYTES..].iter().all(|&b| b == 0);
+    Ok(Slots { newest, same: first == second, unfinished })
+}

@@ -1,0 +1,72 @@
+//! Writers, readers, GC and checkpoints at the same time.
+
+use super::*;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+
+const WRITERS: u64 = 3;
+const PAGES_EACH: u64 = 12;
+const ROUNDS: u64 = 60;
+
+/// Each writer owns its pages; `seen` is the LSN that a reader must at least find.
+fn write_rounds(store: &Store, writer: u64, seen: &[AtomicU64]) {
+    for round in 1..=ROUNDS {
+        for page in (1..=WRITERS * PAGES_EACH).filter(|page| page % WRITERS == writer) {
+            let version = Version { lsn: round, tree: 1, noise: 4000 };
+            write_one(store, page, version, Compression::Lz4).unwrap();
+            seen[page as usize].store(round, SeqCst);
+        }
+    }
+}
+
+fn read_until(store: &Store, done: &AtomicBool, seen: &[AtomicU64], mut rng: SimRng) {
+    let mut out = vec![0; PAGE_BYTES];
+    while !done.load(SeqCst) {
+        let page = 1 + rng.below(WRITERS * PAGES_EACH);
+        let least = seen[page as usize].load(SeqCst);
+        let info = store.read(PageId(page), &mut out).unwrap();
+        let lsn = info.map_or(0, |info| info.lsn.0);
+        assert!(lsn >= least, "page {page} went back from {least} to {lsn}");
+        if lsn > 0 {
+            assert!(out == Version { lsn, tree: 1, noise: 4000 }.bytes(page));
+        }
+    }
+}
+
+#[test]
+fn readers_never_see_reuse_and_pages_never_go_back() {
+    let (os, store) = new_store(77);
+    let done = AtomicBool::new(false);
+    let seen: Vec<AtomicU64> = (0..=WRITERS * PAGES_EACH).map(|_| AtomicU64::new(0)).collect();
+    std::thread::scope(|scope| {
+        let (store, done, seen) = (&store, &done, &seen);
+        for seed in 0..2 {
+            scope.spawn(move || read_until(store, done, seen, SimRng::new(seed)));
+        }
+        scope.spawn(move || {
+            while !done.load(SeqCst) {
+                store.gc_step(60_000).unwrap();
+                std::thread::yield_now();
+            }
+        });
+        scope.spawn(move || {
+            while !done.load(SeqCst) {
+                checkpoint(store, b"running").unwrap();
+                std::thread::yield_now();
+            }
+        });
+        let writers: Vec<_> =
+            (0..WRITERS).map(|w| scope.spawn(move || write_rounds(store, w, seen))).collect();
+        let results: Vec<_> = writers.into_iter().map(|w| w.join()).collect();
+        done.store(true, SeqCst);
+        results.into_iter().for_each(|r| r.unwrap());
+    });
+    checkpoint(&store, b"end").unwrap();
+    let stats = store.stats();
+    assert!(stats.gc_bytes > 0 && stats.checkpoints > 2, "{stats:?}");
+    assert!(stats.image_bytes > stats.segments * stats.segment_bytes, "no reuse: {stats:?}");
+    os.crash();
+    let (store, _) = Store::open(os, options()).unwrap();
+    let last = |page| (page, Version { lsn: ROUNDS, tree: 1, noise: 4000 });
+    let model: Model = (1..=WRITERS * PAGES_EACH).map(last).collect();
+    check_all(&store, &model, 40, 2);
+}

@@ -1,0 +1,343 @@
+//! Scans over one tree in key order, both ways.
+//!
+//! A cursor holds no latch between calls: its place is a key. Snapshot scans copy a batch of
+//! entries out of one leaf at a time; locking scans take one entry per step, so that nothing is
+//! locked which the statement does not look at.
+
+use super::read::{unsettled, Attempt, ReadMode, Seen, View, WaitPolicy};
+use super::session::Session;
+use super::trees::TreeGate;
+use super::Mode;
+use crate::base::{EntryHeader, Error, Result};
+use crate::btree::{Direction, LeafEnd};
+use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
+
+const BATCH_FIRST: usize = 8;
+const BATCH_MAX: usize = 256;
+/// A batch ends when it has copied this much.
+const BATCH_BYTES_MAX: usize = 64 * 1024;
+const RETRIES_MAX: usize = 1000;
+
+#[derive(Clone, Copy)]
+enum Item {
+    /// Key and payload lie in the batch buffer.
+    Live { key: (usize, usize), payload: (usize, usize) },
+    /// An older version must be looked for in the log.
+    Older { key: (usize, usize), head: EntryHeader },
+}
+
+/// A place in a scan. Reused from scan to scan to keep its buffers.
+pub struct Cursor {
+    gate: Option<Arc<TreeGate>>,
+    direction: Direction,
+    mode: ReadMode,
+    from: Bound<Vec<u8>>,
+    to: Bound<Vec<u8>>,
+    batch: Vec<Item>,
+    bytes: Vec<u8>,
+    next_item: usize,
+    batch_entries: usize,
+    ended: bool,
+    key: Vec<u8>,
+    payload: Vec<u8>,
+}
+
+impl Default for Cursor {
+    fn default() -> Self {
+        Cursor {
+            gate: None,
+            direction: Direction::Forward,
+            mode: ReadMode::Snapshot,
+            from: Bound::Unbounded,
+            to: Bound::Unbounded,
+            batch: Vec::new(),
+            bytes: Vec::new(),
+            next_item: 0,
+            batch_entries: BATCH_FIRST,
+            ended: true,
+            key: Vec::new(),
+            payload: Vec::new(),
+        }
+    }
+}
+
+impl Cursor {
+    /// The key of the entry that the last successful step found.
+    pub fn key(&self) -> &[u8] {
+        &self.key
+    }
+
+    pub fn payload(&self) -> &[u8] {
+        &self.payload
+    }
+
+    pub fn payload_mut(&mut self) -> &mut Vec<u8> {
+        &mut self.payload
+    }
+
+    pub fn mode(&self) -> ReadMode {
+        self.mode
+    }
+
+    pub fn gate(&self) -> Option<&Arc<TreeGate>> {
+        self.gate.as_ref()
+    }
+
+    /// Starts a scan from `from` towards `to` (the far end in the direction of the scan).
+    pub fn start(
+        &mut self,
+        gate: &Arc<TreeGate>,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+        direction: Direction,
+        mode: ReadMode,
+    ) {
+        self.gate = Some(Arc::clone(gate));
+        self.direction = direction;
+        self.mode = mode;
+        self.from = from.map(<[u8]>::to_vec);
+        self.to = to.map(<[u8]>::to_vec);
+        self.batch.clear();
+        self.bytes.clear();
+        self.next_item = 0;
+        self.batch_entries = BATCH_FIRST;
+        self.ended = false;
+    }
+
+    pub fn stop(&mut self) {
+        self.ended = true;
+        self.batch.clear();
+        self.next_item = 0;
+        self.gate = None;
+    }
+}
+
+fn past(key: &[u8], to: &Bound<Vec<u8>>, direction: Direction) -> bool {
+    match (direction, to) {
+        (_, Bound::Unbounded) => false,
+        (Direction::Forward, Bound::Included(end)) => key > &end[..],
+        (Direction::Forward, Bound::Excluded(end)) => key >= &end[..],
+        (Direction::Backward, Bound::Included(end)) => key < &end[..],
+        (Direction::Backward, Bound::Excluded(end)) => key <= &end[..],
+    }
+}
+
+/// Where a scan goes on behind a leaf.
+fn continue_at(fence: Vec<u8>, direction: Direction) -> Bound<Vec<u8>> {
+    match direction {
+        Direction::Forward => Bound::Included(fence),
+        Direction::Backward => Bound::Excluded(fence),
+    }
+}
+
+fn as_slice(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
+    bound.as_ref().map(|key| &key[..])
+}
+
+impl Session {
+    /// Moves to the next entry that the cursor's mode sees; `false` at the end.
+    pub fn next(&mut self, cursor: &mut Cursor) -> Result<bool> {
+        match cursor.mode {
+            ReadMode::Snapshot => self.next_seen(cursor),
+            ReadMode::Lock { exclusive, wait } => self.next_locked(cursor, exclusive, wait),
+        }
+    }
+
+    fn next_seen(&mut self, cursor: &mut Cursor) -> Result<bool> {
+        let view = self.view();
+        loop {
+            if cursor.next_item < cursor.batch.len() {
+                let item = cursor.batch[cursor.next_item];
+                cursor.next_item += 1;
+                if self.take_item(view, cursor, item)? {
+                    return Ok(true);
+                }
+            } else if cursor.ended {
+                return Ok(false);
+            } else {
+                self.fill_batch(view, cursor)?;
+            }
+        }
+    }
+
+    fn take_item(&mut self, view: View, cursor: &mut Cursor, item: Item) -> Result<bool> {
+        match item {
+            Item::Live { key, payload } => {
+                cursor.key.clear();
+                cursor.key.extend_from_slice(&cursor.bytes[key.0..key.1]);
+                cursor.payload.clear();
+                cursor.payload.extend_from_slice(&cursor.bytes[payload.0..payload.1]);
+                Ok(true)
+            }
+            Item::Older { key, head } => {
+                cursor.key.clear();
+                cursor.key.extend_from_slice(&cursor.bytes[key.0..key.1]);
+                match self.older_version(view, head) {
+                    Ok(Some(payload)) => {
+                        cursor.payload = payload;
+                        Ok(true)
+                    }
+                    Ok(None) => Ok(false),
+                    Err(Error::NotRetained) => {
+                        let Some(gate) = cursor.gate.clone() else { return Ok(false) };
+                        self.get(&gate, &cursor.key, &mut cursor.payload)
+                    }
+                    Err(error) => Err(error),
+                }
+            }
+        }
+    }
+
+    /// Copies the next entries of one leaf.
+    fn fill_batch(&mut self, view: View, cursor: &mut Cursor) -> Result<()> {
+        let Some(gate) = cursor.gate.clone() else {
+            cursor.ended = true;
+            return Ok(());
+        };
+        cursor.batch.clear();
+        cursor.bytes.clear();
+        cursor.next_item = 0;
+        let (limit, direction) = (cursor.batch_entries, cursor.direction);
+        let Cursor { batch, bytes, from, to, .. } = cursor;
+        let mut fault = None;
+        let mut reached_end = false;
+        let mut last = (0, 0);
+        let mut visited = 0usize;
+        let end = gate.tree().scan_leaf(as_slice(from), direction, &mut |key, entry| {
+            if past(key, to, direction) {
+                reached_end = true;
+                return ControlFlow::Break(());
+            }
+            visited += 1;
+            let at = bytes.len();
+            bytes.extend_from_slice(key);
+            last = (at, bytes.len());
+            match self.judge(view, entry) {
+                Ok(Seen::Live(payload)) => {
+                    bytes.extend_from_slice(payload);
+                    batch.push(Item::Live { key: last, payload: (last.1, bytes.len()) });
+                }
+                Ok(Seen::Older(head)) => batch.push(Item::Older { key: last, head }),
+                Ok(Seen::Nothing) => {}
+                Err(error) => {
+                    fault = Some(error);
+                    return ControlFlow::Break(());
+                }
+            }
+            if batch.len() >= limit || bytes.len() >= BATCH_BYTES_MAX {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
+        })?;
+        if let Some(error) = fault {
+            return Err(error);
+        }
+        match end {
+            _ if reached_end => cursor.ended = true,
+            LeafEnd::Stopped => {
+                assert!(visited > 0, "a scan stops at an entry");
+                cursor.from = Bound::Excluded(cursor.bytes[last.0..last.1].to_vec());
+            }
+            LeafEnd::Next(fence) => cursor.from = continue_at(fence, direction),
+            LeafEnd::End => cursor.ended = true,
+        }
+        cursor.batch_entries = (limit * 2).min(BATCH_MAX);
+        Ok(())
+    }
+
+    fn next_locked(
+        &mut self,
+        cursor: &mut Cursor,
+        exclusive: bool,
+        wait: WaitPolicy,
+    ) -> Result<bool> {
+        let mode = if exclusive { Mode::Exclusive } else { Mode::Shared };
+        let mut retries = 0;
+        while !cursor.ended {
+            let Some(gate) = cursor.gate.clone() else { return Ok(false) };
+            if !self.find_key(cursor, &gate, mode)? {
+                cursor.ended = true;
+                return Ok(false);
+            }
+            let mut attempt = Attempt::Missing;
+            let (key, payload) = (&cursor.key, &mut cursor.payload);
+            gate.tree().get(key, &mut |current| {
+                if let Some(entry) = current {
+                    attempt = self.try_lock_entry(gate.id(), key, entry, mode, wait, payload);
+                }
+                if matches!(attempt, Attempt::Missing) {
+                    self.lock_gap(gate.id(), key, mode);
+                }
+            })?;
+            match attempt {
+                Attempt::Locked => {
+                    cursor.from = Bound::Excluded(cursor.key.clone());
+                    return Ok(true);
+                }
+                Attempt::Missing | Attempt::Skip => {
+                    cursor.from = Bound::Excluded(cursor.key.clone());
+                    retries = 0;
+                }
+                Attempt::Wait(ticket) => self.wait(ticket)?,
+                Attempt::Revert(bad) => self.ctx.revert_entry(&gate, &cursor.key, bad)?,
+                Attempt::Again => {}
+                Attempt::Fault(error) => return Err(error),
+            }
+            retries += 1;
+            if retries > RETRIES_MAX {
+                return Err(unsettled(gate.id()));
+            }
+        }
+        Ok(false)
+    }
+
+    /// Puts the next entry's key into the cursor. Where gaps are locked, the interval up to it
+    /// (or up to the end of the scan) is locked when this returns.
+    ///
+    /// The interval ends before the key: the entry has a lock of its own, or is one.
+    fn find_key(&mut self, cursor: &mut Cursor, gate: &TreeGate, mode: Mode) -> Result<bool> {
+        let mut found = peek_key(cursor, gate)?;
+        while self.locks_gaps() {
+            let near = as_slice(&cursor.from);
+            let far = match found {
+                true => Bound::Excluded(&cursor.key[..]),
+                false => as_slice(&cursor.to),
+            };
+            let (low, high) = match cursor.direction {
+                Direction::Forward => (near, far),
+                Direction::Backward => (far, near),
+            };
+            self.ctx.locks.lock_range(&self.owner, gate.id(), low, high, mode);
+            // Whoever slipped in before the interval was locked is found by a second look.
+            let before = found.then(|| cursor.key.clone());
+            found = peek_key(cursor, gate)?;
+            if before.as_deref() == found.then_some(&cursor.key[..]) {
+                break;
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// The key of the next entry, whatever its state; into `cursor.key`.
+fn peek_key(cursor: &mut Cursor, gate: &TreeGate) -> Result<bool> {
+    let mut from = cursor.from.clone();
+    let (direction, to, out) = (cursor.direction, &cursor.to, &mut cursor.key);
+    loop {
+        let mut found = false;
+        let end = gate.tree().scan_leaf(as_slice(&from), direction, &mut |key, _| {
+            if !past(key, to, direction) {
+                found = true;
+                out.clear();
+                out.extend_from_slice(key);
+            }
+            ControlFlow::Break(())
+        })?;
+        match end {
+            LeafEnd::Stopped | LeafEnd::End => return Ok(found),
+            LeafEnd::Next(fence) => from = continue_at(fence, direction),
+        }
+    }
+}

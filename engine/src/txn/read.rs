@@ -1,0 +1,255 @@
+//! Reading entries: from a snapshot, without locks; or the newest committed version, with one.
+//!
+//! Invariants:
+//! 1. The state of an entry's writer is looked up under the latch under which the entry was read.
+//!    While the entry stands, a rolled back writer is not forgotten, so an id below the horizon
+//!    that is met there is truly committed (rules M9).
+//! 2. The log is read with no latch held (rules M8). A record that is gone by then means that the
+//!    entry was reverted meanwhile: the entry is read again.
+
+use super::session::Session;
+use super::trees::TreeGate;
+use super::{Enqueued, Isolation, Mode, Ticket, TxnState};
+use crate::base::{EntryHeader, Error, Result, TreeId, TxnId};
+use std::ops::Bound;
+
+/// How often a read looks again at an entry that keeps changing under it.
+const RETRIES_MAX: usize = 1000;
+
+/// What to do at a lock that another transaction holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WaitPolicy {
+    Wait,
+    NoWait,
+    SkipLocked,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadMode {
+    /// What the transaction's snapshot sees.
+    Snapshot,
+    /// The newest committed version, locked until the transaction ends.
+    Lock { exclusive: bool, wait: WaitPolicy },
+}
+
+/// Whom a snapshot read sees.
+#[derive(Clone, Copy)]
+pub(crate) struct View {
+    /// READ UNCOMMITTED: every newest version, whoever wrote it.
+    dirty: bool,
+}
+
+/// An entry as a snapshot finds it under the latch.
+pub(crate) enum Seen<'a> {
+    Live(&'a [u8]),
+    Nothing,
+    /// The version is not visible; an older one may be.
+    Older(EntryHeader),
+}
+
+impl Session {
+    pub(crate) fn view(&mut self) -> View {
+        self.snapshot();
+        View { dirty: self.isolation == Isolation::ReadUncommitted }
+    }
+
+    /// Judges an entry; to be called under the latch that protects it.
+    pub(crate) fn judge<'a>(&self, view: View, entry: &'a [u8]) -> Result<Seen<'a>> {
+        let (header, payload) = EntryHeader::split(entry)?;
+        let visible = if view.dirty {
+            self.ctx.table.state(header.txn) != TxnState::Aborted
+        } else {
+            self.sees(header.txn)
+        };
+        Ok(match (visible, header.is_deleted()) {
+            (true, false) => Seen::Live(payload),
+            (true, true) => Seen::Nothing,
+            (false, _) if header.is_first() => Seen::Nothing,
+            (false, _) => Seen::Older(header),
+        })
+    }
+
+    /// The newest visible payload behind the version that `head` names. `Err(NotRetained)` asks
+    /// the caller to read the entry again.
+    pub(crate) fn older_version(&self, view: View, head: EntryHeader) -> Result<Option<Vec<u8>>> {
+        let mut header = head;
+        loop {
+            if header.is_first() {
+                return Ok(None);
+            }
+            let record = self.ctx.version_record(header.lsn)?;
+            let Some(replaced) = record.replaced else { return Ok(None) };
+            let (older, payload) = EntryHeader::split(&replaced)?;
+            // Earlier versions by the same writer are as invisible as its newest one, whatever
+            // has become of it since the latch was released.
+            let same_writer = older.txn == head.txn;
+            if !same_writer && (view.dirty || self.sees(older.txn)) {
+                return Ok((!older.is_deleted()).then(|| payload.to_vec()));
+            }
+            header = older;
+        }
+    }
+
+    /// The payload that the snapshot sees under `key`.
+    pub fn get(&mut self, gate: &TreeGate, key: &[u8], out: &mut Vec<u8>) -> Result<bool> {
+        let view = self.view();
+        for _ in 0..RETRIES_MAX {
+            let mut found = Ok(false);
+            let mut head = None;
+            gate.tree().get(key, &mut |current| {
+                let Some(entry) = current else { return };
+                match self.judge(view, entry) {
+                    Ok(Seen::Live(payload)) => {
+                        out.clear();
+                        out.extend_from_slice(payload);
+                        found = Ok(true);
+                    }
+                    Ok(Seen::Nothing) => {}
+                    Ok(Seen::Older(header)) => head = Some(header),
+                    Err(error) => found = Err(error),
+                }
+            })?;
+            let Some(head) = head else { return found };
+            match self.older_version(view, head) {
+                Ok(Some(payload)) => {
+                    *out = payload;
+                    return Ok(true);
+                }
+                Ok(None) => return Ok(false),
+                Err(Error::NotRetained) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(unsettled(gate.id()))
+    }
+
+    /// Locks `key` and reads its newest committed version. A key that is not there is locked
+    /// against insertion under REPEATABLE READ.
+    pub fn get_locked(
+        &mut self,
+        gate: &TreeGate,
+        key: &[u8],
+        exclusive: bool,
+        wait: WaitPolicy,
+        out: &mut Vec<u8>,
+    ) -> Result<bool> {
+        let mode = if exclusive { Mode::Exclusive } else { Mode::Shared };
+        loop {
+            let mut attempt = Attempt::Missing;
+            gate.tree().get(key, &mut |current| {
+                attempt = match current {
+                    None => Attempt::Missing,
+                    Some(entry) => self.try_lock_entry(gate.id(), key, entry, mode, wait, out),
+                };
+                if matches!(attempt, Attempt::Missing) {
+                    self.lock_gap(gate.id(), key, mode);
+                }
+            })?;
+            match attempt {
+                Attempt::Locked => return Ok(true),
+                Attempt::Missing | Attempt::Skip => return Ok(false),
+                Attempt::Wait(ticket) => self.wait(ticket)?,
+                Attempt::Revert(bad) => self.ctx.revert_entry(gate, key, bad)?,
+                Attempt::Again => {}
+                Attempt::Fault(error) => return Err(error),
+            }
+        }
+    }
+
+    pub(crate) fn locks_gaps(&self) -> bool {
+        matches!(self.isolation, Isolation::RepeatableRead | Isolation::Serializable)
+    }
+
+    /// Keeps others from inserting `key`, under the latch under which it was found missing.
+    pub(crate) fn lock_gap(&self, tree: TreeId, key: &[u8], mode: Mode) {
+        if self.locks_gaps() {
+            let at = Bound::Included(key);
+            self.ctx.locks.lock_range(&self.owner, tree, at, at, mode);
+        }
+    }
+
+    /// The payload of the newest version, whoever wrote it. For what the caller has locked.
+    pub fn get_newest(&mut self, gate: &TreeGate, key: &[u8], out: &mut Vec<u8>) -> Result<bool> {
+        let mut found = Ok(false);
+        gate.tree().get(key, &mut |current| {
+            let Some(entry) = current else { return };
+            found = EntryHeader::split(entry).map(|(header, payload)| {
+                out.clear();
+                out.extend_from_slice(payload);
+                !header.is_deleted()
+            });
+        })?;
+        found
+    }
+
+    /// Under the entry's latch: takes the lock and copies the payload, or says what is in the way.
+    pub(crate) fn try_lock_entry(
+        &self,
+        tree: TreeId,
+        key: &[u8],
+        entry: &[u8],
+        mode: Mode,
+        wait: WaitPolicy,
+        out: &mut Vec<u8>,
+    ) -> Attempt {
+        let (header, payload) = match EntryHeader::split(entry) {
+            Ok(parts) => parts,
+            Err(error) => return Attempt::Fault(error),
+        };
+        let own = self.id() == Some(header.txn);
+        if !own {
+            match self.ctx.table.state(header.txn) {
+                TxnState::Committed(_) => {}
+                TxnState::Aborted => return Attempt::Revert(header),
+                TxnState::Active | TxnState::Prepared => {
+                    return self.blocked(tree, key, mode, wait, Some(header.txn));
+                }
+            }
+        }
+        if header.is_deleted() {
+            return Attempt::Missing;
+        }
+        // An own version is its own exclusive lock.
+        if !own && self.ctx.locks.try_lock(&self.owner, tree, key, mode).is_err() {
+            return self.blocked(tree, key, mode, wait, None);
+        }
+        out.clear();
+        out.extend_from_slice(payload);
+        Attempt::Locked
+    }
+
+    fn blocked(
+        &self,
+        tree: TreeId,
+        key: &[u8],
+        mode: Mode,
+        wait: WaitPolicy,
+        holder: Option<TxnId>,
+    ) -> Attempt {
+        match wait {
+            WaitPolicy::NoWait => Attempt::Fault(Error::WouldWait),
+            WaitPolicy::SkipLocked => Attempt::Skip,
+            WaitPolicy::Wait => {
+                match self.ctx.locks.enqueue(&self.owner, tree, key, mode, holder) {
+                    Enqueued::Waiting(ticket) => Attempt::Wait(ticket),
+                    Enqueued::Granted | Enqueued::HolderGone => Attempt::Again,
+                }
+            }
+        }
+    }
+}
+
+/// What came of locking an entry under its latch.
+pub(crate) enum Attempt {
+    Locked,
+    Missing,
+    Skip,
+    Wait(Ticket),
+    Revert(EntryHeader),
+    Again,
+    Fault(Error),
+}
+
+pub(crate) fn unsettled(tree: TreeId) -> Error {
+    Error::corrupt("an entry's older version cannot be found in the log", format!("{tree:?}"))
+}

@@ -1,0 +1,237 @@
+//! One session's transaction: its id, snapshot, savepoints, and how it ends.
+//!
+//! ```text
+//! idle --first write (ensure_open)--> active --prepare--> prepared
+//! active, prepared --commit_ordered--> published --finish_commit--> idle
+//! active, prepared --rollback--> idle (its entries are reverted behind its back)
+//! ```
+
+use super::registry::{Open, PurgeItem, Registry};
+use super::trees::Trees;
+use super::{Isolation, LockManager, Owner, Snapshot, TxnTable};
+use crate::base::codec::put_varint;
+use crate::base::{Csn, Lsn, Result, TxnId};
+use crate::btree::RECORD_TREE;
+use crate::wal::{Appended, Wal};
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub const RECORD_COMMIT: u8 = 2;
+pub const RECORD_ABORT: u8 = 3;
+pub const RECORD_PREPARE: u8 = 4;
+pub const RECORD_REVERTED: u8 = 5;
+const _: () = assert!(RECORD_TREE == 1);
+
+/// Reports that one session waits for another, to the server.
+pub type WaitReport = dyn Fn(u64, u64) + Send + Sync;
+
+/// What all sessions share.
+pub struct Context {
+    pub wal: Arc<Wal>,
+    pub table: Arc<TxnTable>,
+    pub locks: Arc<LockManager>,
+    pub registry: Registry,
+    pub trees: Trees,
+    /// Rolled back, waiting for the background revert.
+    pub to_revert: Mutex<VecDeque<Arc<Open>>>,
+    pub report_wait: Box<WaitReport>,
+}
+
+impl Context {
+    /// Appends a record that names only a transaction.
+    pub fn append_outcome(&self, kind: u8, id: TxnId) -> Appended {
+        let mut payload = Vec::with_capacity(10);
+        put_varint(&mut payload, id.0);
+        self.wal.append(kind, &[&payload])
+    }
+}
+
+/// A point in a transaction to roll back to: the LSN of its last record before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[repr(C)]
+pub struct Savepoint {
+    pub lsn: Lsn,
+    /// Tells savepoints of different transactions of one session apart.
+    pub txn: TxnId,
+}
+
+pub struct Session {
+    pub(crate) ctx: Arc<Context>,
+    pub(crate) owner: Arc<Owner>,
+    pub(crate) open: Option<Arc<Open>>,
+    pub(crate) isolation: Isolation,
+    pub(crate) lock_timeout: Duration,
+    snapshot: Option<Snapshot>,
+    published: Option<(Csn, Lsn)>,
+    /// Versions written by this transaction.
+    pub(crate) writes: u64,
+}
+
+impl Session {
+    pub fn new(ctx: Arc<Context>, owner: Arc<Owner>) -> Self {
+        Session {
+            ctx,
+            owner,
+            open: None,
+            isolation: Isolation::RepeatableRead,
+            lock_timeout: Duration::from_secs(50),
+            snapshot: None,
+            published: None,
+            writes: 0,
+        }
+    }
+
+    /// Takes over a transaction that survived its session or a crash, to end it.
+    pub fn adopt(ctx: Arc<Context>, owner: Arc<Owner>, open: Arc<Open>) -> Self {
+        let mut session = Session::new(ctx, owner);
+        session.open = Some(open);
+        session
+    }
+
+    pub fn id(&self) -> Option<TxnId> {
+        self.open.as_ref().map(|o| o.id)
+    }
+
+    pub fn has_writes(&self) -> bool {
+        self.open.is_some()
+    }
+
+    pub(crate) fn sees(&self, id: TxnId) -> bool {
+        let snapshot = self.snapshot.as_ref();
+        snapshot.is_some_and(|s| s.sees(&self.ctx.table, id, self.id()))
+    }
+
+    pub fn has_snapshot(&self) -> bool {
+        self.snapshot.is_some()
+    }
+
+    /// The snapshot of this transaction (or statement), taken at the first use.
+    pub fn snapshot(&mut self) -> &Snapshot {
+        let ctx = &self.ctx;
+        self.snapshot.get_or_insert_with(|| ctx.table.snapshot(ctx.wal.end()))
+    }
+
+    pub fn drop_snapshot(&mut self) {
+        self.snapshot = None;
+    }
+
+    /// The transaction's id, made at its first write.
+    pub(crate) fn ensure_open(&mut self) -> Arc<Open> {
+        if let Some(open) = &self.open {
+            return Arc::clone(open);
+        }
+        let first_lsn = self.ctx.wal.end();
+        let id = self.ctx.table.allocate(first_lsn);
+        self.ctx.locks.register_holder(&self.owner, id);
+        let open = Arc::new(Open::new(id, first_lsn, Lsn::ZERO));
+        self.ctx.registry.add(Arc::clone(&open));
+        self.open = Some(Arc::clone(&open));
+        open
+    }
+
+    pub fn savepoint(&self) -> Savepoint {
+        match &self.open {
+            Some(open) => Savepoint { lsn: open.last_lsn(), txn: open.id },
+            None => Savepoint::default(),
+        }
+    }
+
+    /// Appends the prepare record; the caller flushes to the answer.
+    pub fn prepare(&mut self, xid: &[u8]) -> Option<Lsn> {
+        let open = self.open.as_ref()?;
+        let log_end = self.ctx.wal.end();
+        open.begin_record(log_end);
+        open.set_xid(xid.to_vec());
+        let mut payload = Vec::with_capacity(12 + xid.len());
+        put_varint(&mut payload, open.id.0);
+        payload.extend_from_slice(xid);
+        let appended = self.ctx.wal.append(RECORD_PREPARE, &[&payload]);
+        self.ctx.table.set_prepared(open.id);
+        open.cancel_record();
+        Some(appended.end)
+    }
+
+    /// Appends the commit record and publishes the commit sequence number. It neither waits nor
+    /// fails: it may run in another session's thread under the server's commit mutex (rules M10).
+    pub fn commit_ordered(&mut self) {
+        let Some(open) = &self.open else { return };
+        if self.published.is_some() {
+            return;
+        }
+        open.begin_record(self.ctx.wal.end());
+        let appended = self.ctx.append_outcome(RECORD_COMMIT, open.id);
+        let csn = self.ctx.table.commit(open.id);
+        self.published = Some((csn, appended.end));
+    }
+
+    /// Ends a commit in the session's own thread. Answers the log position that makes it durable.
+    pub fn finish_commit(&mut self) -> Option<Lsn> {
+        self.commit_ordered();
+        let mut end = None;
+        if let (Some(open), Some((csn, lsn))) = (self.open.take(), self.published.take()) {
+            self.ctx.table.wait_visible(csn);
+            if open.has_deletes() {
+                let (first_lsn, last_lsn) = (open.first_lsn, open.last_lsn());
+                self.ctx.registry.push_purge(PurgeItem { txn: open.id, csn, first_lsn, last_lsn });
+            }
+            self.ctx.registry.remove(open.id);
+            end = Some(lsn);
+        }
+        self.end();
+        end
+    }
+
+    /// Rolls the whole transaction back in constant time: its id is marked aborted, what it
+    /// wrote is skipped from now on and reverted in the background and on touch
+    /// (Antonopoulos et al., Constant Time Recovery, VLDB 2019).
+    pub fn rollback(&mut self) {
+        assert!(self.published.is_none(), "a published commit cannot be rolled back");
+        if let Some(open) = self.open.take() {
+            self.ctx.append_outcome(RECORD_ABORT, open.id);
+            self.ctx.table.abort(open.id);
+            self.ctx.to_revert.lock().push_back(open);
+        }
+        self.end();
+    }
+
+    /// Gives the prepared transaction away: it outlives this session.
+    pub fn detach(&mut self) -> Option<(Arc<Open>, Arc<Owner>)> {
+        let open = self.open.take()?;
+        self.snapshot = None;
+        Some((open, Arc::clone(&self.owner)))
+    }
+
+    fn end(&mut self) {
+        self.snapshot = None;
+        self.writes = 0;
+        self.ctx.locks.release_all(&self.owner);
+    }
+
+    /// The id under which this transaction writes.
+    pub fn ensure_id(&mut self) -> TxnId {
+        self.ensure_open().id
+    }
+
+    /// Gives up a row lock that the statement does not need, unless the row was written.
+    pub fn unlock(&self, gate: &super::TreeGate, key: &[u8]) {
+        self.ctx.locks.release_one(&self.owner, gate.id(), key);
+    }
+
+    pub(crate) fn check_rollback_target(&self, savepoint: Savepoint) -> Result<Lsn> {
+        let same = self.id().is_none_or(|id| savepoint.txn == id || savepoint.lsn == Lsn::ZERO);
+        assert!(same, "savepoint of another transaction");
+        Ok(savepoint.lsn)
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if self.published.is_some() {
+            self.finish_commit();
+        } else {
+            self.rollback();
+        }
+    }
+}

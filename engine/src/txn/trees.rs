@@ -1,0 +1,66 @@
+//! The open trees by id, each behind a gate that keeps background work away from a dropped tree.
+//!
+//! Reverts and purges reach trees by the id in a log record, long after the table may be gone.
+//! They hold the gate shared while they work; a drop closes it exclusively, so that no change of
+//! a dropped tree is ever logged behind the drop.
+
+use crate::base::TreeId;
+use crate::btree::Tree;
+use parking_lot::{RwLock, RwLockReadGuard};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+pub struct TreeGate {
+    tree: Arc<Tree>,
+    dropped: RwLock<bool>,
+}
+
+impl TreeGate {
+    pub fn tree(&self) -> &Tree {
+        &self.tree
+    }
+
+    pub fn id(&self) -> TreeId {
+        self.tree.id()
+    }
+
+    /// Keeps the tree from being dropped while the guard lives; `None` when it is gone.
+    pub fn enter(&self) -> Option<RwLockReadGuard<'_, bool>> {
+        let guard = self.dropped.read();
+        (!*guard).then_some(guard)
+    }
+
+    /// Waits for those inside and closes the gate for good.
+    pub fn close(&self) {
+        *self.dropped.write() = true;
+    }
+}
+
+#[derive(Default)]
+pub struct Trees {
+    by_id: RwLock<HashMap<TreeId, Arc<TreeGate>>>,
+}
+
+impl Trees {
+    pub fn add(&self, tree: Arc<Tree>) -> Arc<TreeGate> {
+        let id = tree.id();
+        let gate = Arc::new(TreeGate { tree, dropped: RwLock::new(false) });
+        let earlier = self.by_id.write().insert(id, Arc::clone(&gate));
+        assert!(earlier.is_none(), "tree ids are never reused");
+        gate
+    }
+
+    pub fn get(&self, id: TreeId) -> Option<Arc<TreeGate>> {
+        self.by_id.read().get(&id).cloned()
+    }
+
+    pub fn remove(&self, id: TreeId) {
+        if let Some(gate) = self.by_id.write().remove(&id) {
+            gate.close();
+        }
+    }
+
+    pub fn ids(&self) -> Vec<TreeId> {
+        self.by_id.read().keys().copied().collect()
+    }
+}

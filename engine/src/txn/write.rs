@@ -1,0 +1,204 @@
+//! Writing one entry: conflict with the entry's writer, with explicit locks and with intervals,
+//! then the new version and its note in one log record.
+
+use super::note::Note;
+use super::registry::Open;
+use super::session::{Savepoint, Session};
+use super::trees::TreeGate;
+use super::{Enqueued, Mode, Ticket, TxnState};
+use crate::base::entry::{DELETED, FIRST};
+use crate::base::{EntryHeader, Error, Lsn, Result, TreeId, TxnId, ENTRY_HEADER_BYTES};
+use crate::btree::Change;
+
+/// What a write expects to find.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expect {
+    /// No live entry: an insert.
+    Absent,
+    /// A live entry: an update or a delete.
+    Present,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Written {
+    Done,
+    /// [`Expect::Absent`] met a live entry.
+    Duplicate,
+    /// [`Expect::Present`] met none.
+    Missing,
+}
+
+/// Why an attempt under the leaf latch did not write.
+enum Obstacle {
+    Answer(Written),
+    Wait(Ticket),
+    /// The entry belongs to an aborted transaction: revert it, then try again.
+    Revert(EntryHeader),
+    /// The holder ended in between: try again at once.
+    Again,
+    Fault(Error),
+}
+
+impl Session {
+    /// Writes `payload` as the new version of `key`, or a delete mark for `None`.
+    pub fn write(
+        &mut self,
+        gate: &TreeGate,
+        key: &[u8],
+        payload: Option<&[u8]>,
+        expect: Expect,
+    ) -> Result<Written> {
+        let open = self.ensure_open();
+        if payload.is_none() {
+            open.note_delete();
+        }
+        loop {
+            let mut obstacle = None;
+            open.begin_record(self.ctx.wal.end());
+            let changed = gate.tree().change(key, &mut |current| {
+                obstacle = self.find_obstacle(&open, gate.id(), key, current, expect);
+                match obstacle {
+                    Some(_) => Change::Keep,
+                    None => new_version(&open, key, payload, current),
+                }
+            });
+            match changed {
+                Ok(Some(appended)) => open.end_record(appended.lsn),
+                other => {
+                    open.cancel_record();
+                    other?;
+                }
+            }
+            match obstacle {
+                None => {
+                    self.writes += 1;
+                    self.owner.set_undo_count(self.writes);
+                    return Ok(Written::Done);
+                }
+                Some(Obstacle::Answer(answer)) => return Ok(answer),
+                Some(Obstacle::Fault(error)) => return Err(error),
+                Some(Obstacle::Wait(ticket)) => self.wait(ticket)?,
+                Some(Obstacle::Revert(bad)) => self.ctx.revert_entry(gate, key, bad)?,
+                Some(Obstacle::Again) => {}
+            }
+        }
+    }
+
+    pub(crate) fn wait(&self, ticket: Ticket) -> Result<()> {
+        ticket.wait(self.lock_timeout, &*self.ctx.report_wait)
+    }
+
+    /// Runs under the leaf's exclusive latch: must not block.
+    fn find_obstacle(
+        &self,
+        open: &Open,
+        tree: TreeId,
+        key: &[u8],
+        current: Option<&[u8]>,
+        expect: Expect,
+    ) -> Option<Obstacle> {
+        let (mut live, mut own) = (false, false);
+        if let Some(entry) = current {
+            let header = match EntryHeader::split(entry) {
+                Ok((header, _)) => header,
+                Err(error) => return Some(Obstacle::Fault(error)),
+            };
+            if let Some(obstacle) = self.foreign_writer(open, tree, key, header) {
+                return Some(obstacle);
+            }
+            (live, own) = (!header.is_deleted(), header.txn == open.id);
+        }
+        // An own version is its own exclusive lock.
+        if !own && self.ctx.locks.check(&self.owner, tree, key, Mode::Exclusive).is_err() {
+            return Some(self.queue(tree, key, Mode::Exclusive, None));
+        }
+        match (expect, live) {
+            (Expect::Absent, true) => Some(Obstacle::Answer(Written::Duplicate)),
+            (Expect::Present, false) => Some(Obstacle::Answer(Written::Missing)),
+            (Expect::Present, true) => None,
+            (Expect::Absent, false) => self.queue_insert(tree, key),
+        }
+    }
+
+    /// An insert waits for those who have locked the interval that it falls into.
+    fn queue_insert(&self, tree: TreeId, key: &[u8]) -> Option<Obstacle> {
+        self.ctx.locks.insert_conflict(&self.owner, tree, key)?;
+        match self.ctx.locks.enqueue_insert(&self.owner, tree, key) {
+            Enqueued::Waiting(ticket) => Some(Obstacle::Wait(ticket)),
+            Enqueued::Granted | Enqueued::HolderGone => None,
+        }
+    }
+
+    fn foreign_writer(
+        &self,
+        open: &Open,
+        tree: TreeId,
+        key: &[u8],
+        header: EntryHeader,
+    ) -> Option<Obstacle> {
+        if header.txn == open.id {
+            return None;
+        }
+        match self.ctx.table.state(header.txn) {
+            TxnState::Committed(_) => None,
+            TxnState::Aborted => Some(Obstacle::Revert(header)),
+            TxnState::Active | TxnState::Prepared => {
+                Some(self.queue(tree, key, Mode::Exclusive, Some(header.txn)))
+            }
+        }
+    }
+
+    fn queue(&self, tree: TreeId, key: &[u8], mode: Mode, holder: Option<TxnId>) -> Obstacle {
+        match self.ctx.locks.enqueue(&self.owner, tree, key, mode, holder) {
+            Enqueued::Waiting(ticket) => Obstacle::Wait(ticket),
+            Enqueued::Granted | Enqueued::HolderGone => Obstacle::Again,
+        }
+    }
+
+    /// Undoes, now, what this transaction wrote behind `savepoint` (rules M7).
+    pub fn rollback_to(&mut self, savepoint: Savepoint) -> Result<()> {
+        let target = self.check_rollback_target(savepoint)?;
+        let Some(open) = self.open.clone() else { return Ok(()) };
+        let mut lsn = open.last_lsn();
+        while lsn > target {
+            let step = self.ctx.revert_record(open.id, lsn)?;
+            if let Some((tree, key)) = &step.reverted {
+                self.ctx.locks.wake_keys(&self.owner, *tree, [&key[..]]);
+            }
+            lsn = step.previous;
+            // The next record chains to what is left, also if a later step fails.
+            open.begin_record(self.ctx.wal.end());
+            open.end_record(lsn);
+        }
+        assert!(lsn <= target, "record chains lead backwards");
+        Ok(())
+    }
+}
+
+/// The versioned entry and its note. `btree` stamps the record's LSN into the header.
+fn new_version(
+    open: &Open,
+    key: &[u8],
+    payload: Option<&[u8]>,
+    current: Option<&[u8]>,
+) -> Change<'static> {
+    let mut flags = 0;
+    if payload.is_none() {
+        flags |= DELETED;
+    }
+    if current.is_none() {
+        flags |= FIRST;
+    }
+    let payload = payload.unwrap_or(&[]);
+    let mut value = Vec::with_capacity(ENTRY_HEADER_BYTES + payload.len());
+    EntryHeader { flags, txn: open.id, lsn: Lsn::ZERO }.put(&mut value);
+    value.extend_from_slice(payload);
+    let note = Note {
+        txn: open.id,
+        previous_lsn: open.last_lsn(),
+        key,
+        replaced: current,
+        deletes: flags & DELETED != 0,
+    };
+    Change::put(value, note.encode(), true)
+}

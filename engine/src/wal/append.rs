@@ -1,0 +1,240 @@
+//! The log as its users see it: append, admission, retention, statistics.
+
+use super::flush::{Election, Io};
+use super::format::{Control, BLOCK, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, STREAM_START};
+use super::ring::{Geometry, Ring};
+use super::segments::{create_segment, segment_path, Segments};
+use super::stats::{value, Counters, WalStats};
+use super::{Appended, WalOptions};
+use crate::base::{Error, Lsn, Result};
+use crate::os::{AlignedBuf, File, OpenMode, Os};
+use parking_lot::Mutex;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::Arc;
+
+/// Appended and not yet written bytes above which [`Wal::admit`] writes before it admits.
+const UNWRITTEN_BYTES_MAX: u64 = 64 << 20;
+/// Segments that [`Wal::prepare_step`] keeps ready behind the one in use.
+const SPARE_SEGMENTS: u64 = 2;
+const CHUNK_BYTES_MAX: u64 = 1 << 20;
+
+/// The log. See the room's invariants.
+pub struct Wal {
+    pub(super) os: Arc<dyn Os>,
+    pub(super) dir: PathBuf,
+    pub(super) capacity_bytes: u64,
+    pub(super) incarnation: u64,
+    pub(super) ring: Ring,
+    pub(super) segments: Segments,
+    pub(super) election: Mutex<Election>,
+    pub(super) io: Mutex<Io>,
+    pub(super) durable: AtomicU64,
+    pub(super) counters: Counters,
+    poisoned: AtomicBool,
+    cause: Mutex<String>,
+}
+
+impl Wal {
+    /// Makes a new log in an empty or missing directory.
+    pub fn create(os: Arc<dyn Os>, options: WalOptions) -> Result<Arc<Wal>> {
+        check_options(&options)?;
+        os.create_dir(&options.dir)?;
+        if !os.list(&options.dir)?.is_empty() {
+            return Err(Error::Refused(format!(
+                "cannot make a new log in {}: the directory is not empty",
+                options.dir.display()
+            )));
+        }
+        let segment_bytes = options.segment_bytes;
+        let path = segment_path(&options.dir, 0);
+        let file = create_segment(&*os, &path, 0, segment_bytes)?;
+        let control = Control { segment_bytes, incarnation: 1, start: STREAM_START };
+        create_control(&*os, &options.dir, &control)?;
+        let segments =
+            Segments::new(Arc::clone(&os), options.dir.clone(), segment_bytes, 0, [file].into());
+        Ok(Wal::assemble(os, options, control, segments))
+    }
+
+    pub(super) fn assemble(
+        os: Arc<dyn Os>,
+        options: WalOptions,
+        control: Control,
+        segments: Segments,
+    ) -> Arc<Wal> {
+        let chunk_bytes = (options.cache_bytes / 8).clamp(2 * BLOCK, CHUNK_BYTES_MAX);
+        let geometry = Geometry {
+            segment_bytes: control.segment_bytes,
+            chunk_bytes: chunk_bytes.next_multiple_of(BLOCK),
+            cache_bytes: options.cache_bytes,
+        };
+        Arc::new(Wal {
+            os,
+            dir: options.dir,
+            capacity_bytes: options.capacity_bytes,
+            incarnation: control.incarnation,
+            ring: Ring::new(control.start, geometry),
+            segments,
+            election: Mutex::default(),
+            io: Mutex::default(),
+            durable: AtomicU64::new(control.start),
+            counters: Counters::default(),
+            poisoned: AtomicBool::new(false),
+            cause: Mutex::default(),
+        })
+    }
+
+    /// Appends one record. Never waits for I/O or room and never fails, so it may be called under
+    /// latches; [`Wal::admit`] is where the log pushes back. The payload is the parts in a row,
+    /// at most `RECORD_BYTES_MAX` bytes.
+    pub fn append(&self, kind: u8, parts: &[&[u8]]) -> Appended {
+        self.ring.append(kind, parts)
+    }
+
+    /// Asks whether more work may be logged; called before any latch is taken. Waits while very
+    /// much is unwritten, and while it has to make a segment itself. `Full` when less than a
+    /// segment is left and no other can be made: what is left is for commits, aborts and
+    /// checkpoints, which do not ask.
+    pub fn admit(&self) -> Result<()> {
+        self.check_poison()?;
+        let end = self.ring.reserved();
+        if end.saturating_sub(self.ring.written()) > UNWRITTEN_BYTES_MAX {
+            self.write_to(self.end())?;
+        }
+        let reserve_end = end + self.segments.segment_bytes;
+        if self.segments.end() < reserve_end {
+            self.poison_unless_full(self.segments.ensure(reserve_end))?;
+        }
+        Ok(())
+    }
+
+    /// Background work: keeps segments ready so that no flush has to make one, and removes what
+    /// is over the capacity. Answers whether it did something.
+    pub fn prepare_step(&self) -> Result<bool> {
+        self.check_poison()?;
+        let end = self.ring.end();
+        let done = self.segments.prepare_step(end, SPARE_SEGMENTS, self.capacity_bytes);
+        self.poison_unless_full(done)
+    }
+
+    fn poison_unless_full<T>(&self, result: Result<T>) -> Result<T> {
+        match result {
+            Err(e) if !matches!(e, Error::Full { .. }) => {
+                self.poison(&e.to_string());
+                Err(e)
+            }
+            other => other,
+        }
+    }
+
+    /// Position behind the last appended record, and where the next scan may start.
+    pub fn end(&self) -> Lsn {
+        Lsn(self.ring.end())
+    }
+
+    /// Everything below is durable.
+    pub fn durable(&self) -> Lsn {
+        Lsn(self.durable.load(Ordering::Acquire))
+    }
+
+    /// First position that is kept.
+    pub fn oldest(&self) -> Lsn {
+        Lsn(self.segments.oldest())
+    }
+
+    /// Nothing below `low` is needed any more: segments wholly below may be recycled.
+    pub fn retain_from(&self, low: Lsn) {
+        self.segments.retire(low.0.min(self.durable().0));
+    }
+
+    pub fn stats(&self) -> WalStats {
+        let (appended_bytes, records, padding_bytes) = self.ring.counts();
+        let segments = self.segments.counts();
+        let c = &self.counters;
+        let end = self.end();
+        let spare = (self.segments.end() - 1) / self.segments.segment_bytes;
+        let spare = spare.saturating_sub(self.segments.number_of(end.0));
+        WalStats {
+            appended_bytes,
+            records,
+            padding_bytes,
+            flushes: value(&c.flushes),
+            flushes_by_one_write: value(&c.flushes_by_one_write),
+            flush_waits: value(&c.flush_waits),
+            flush_wait_ns: value(&c.flush_wait_ns),
+            writes: value(&c.writes),
+            written_bytes: value(&c.written_bytes),
+            segments_kept: segments.live.saturating_sub(spare),
+            segments_spare: spare.min(segments.live),
+            segments_free: segments.free,
+            segments_created: segments.created,
+            segments_recycled: segments.recycled,
+            segments_removed: segments.removed,
+            segments_late: value(&c.segments_late),
+            cache_reads: value(&c.cache_reads),
+            disk_reads: value(&c.disk_reads),
+            incarnation: self.incarnation,
+            oldest: self.oldest(),
+            durable: self.durable(),
+            written: Lsn(self.ring.written()),
+            end,
+        }
+    }
+
+    /// Stops all writing for ever. The first cause stays.
+    pub fn poison(&self, cause: &str) {
+        let mut kept = self.cause.lock();
+        if !self.poisoned.load(Ordering::Acquire) {
+            *kept = cause.to_string();
+            self.poisoned.store(true, Ordering::Release);
+        }
+        // Who waits for a flush is told by the leader: there is one whenever somebody waits.
+    }
+
+    pub fn is_poisoned(&self) -> bool {
+        self.poisoned.load(Ordering::Acquire)
+    }
+
+    pub(super) fn check_poison(&self) -> Result<()> {
+        if self.is_poisoned() {
+            return Err(Error::Poisoned { cause: self.cause.lock().clone() });
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn check_options(options: &WalOptions) -> Result<()> {
+    let bytes = options.segment_bytes;
+    if bytes % BLOCK != 0 || !(SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX).contains(&bytes) {
+        return Err(Error::Refused(format!(
+            "a log segment cannot have {bytes} bytes: it must be a multiple of {BLOCK} from \
+             {SEGMENT_BYTES_MIN} to {SEGMENT_BYTES_MAX}"
+        )));
+    }
+    Ok(())
+}
+
+pub(super) fn control_path(dir: &Path) -> PathBuf {
+    dir.join("control")
+}
+
+fn create_control(os: &dyn Os, dir: &Path, control: &Control) -> Result<()> {
+    let file = os.open(&control_path(dir), OpenMode { create: true, direct: true })?;
+    file.allocate(2 * BLOCK)?;
+    write_control(&*file, control)?;
+    file.sync()?;
+    os.sync_dir(dir)?;
+    match dir.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => os.sync_dir(parent),
+        _ => Ok(()),
+    }
+}
+
+/// Writes both copies, one after the other: at every moment one of them is whole.
+pub(super) fn write_control(file: &dyn File, control: &Control) -> Result<()> {
+    let mut block = AlignedBuf::new(BLOCK as usize);
+    control.encode(&mut block);
+    assert_eq!(Control::decode(&block)?, *control);
+    file.write_durable(&block, 0)?;
+    file.write_durable(&block, BLOCK)
+}

@@ -1,0 +1,296 @@
+//! The segment files: which exist, which may go, and where a position lies.
+//!
+//! Life of a file: *spare* (`extend` made it, nothing is in it yet) -> *kept* (the stream reached
+//! it) -> *free* (`retire`: every byte lies below what is retained) -> spare again under a higher
+//! number (`extend` renames it), or removed (`remove_free`).
+//!
+//! Stale batches in a recycled file carry LSNs of its earlier number and are never valid.
+
+use super::format::{encode_segment_header, BLOCK, STREAM_START};
+use super::stats::{count, value};
+use crate::base::{Error, Result};
+use crate::os::{AlignedBuf, File, OpenMode, Os};
+use parking_lot::{Mutex, RwLock};
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+
+/// Zeros are written in pieces of this size.
+const ZERO_BYTES_MAX: u64 = 1 << 20;
+
+pub(super) struct Segments {
+    os: Arc<dyn Os>,
+    dir: PathBuf,
+    pub segment_bytes: u64,
+    set: RwLock<Set>,
+    /// One thread makes, renames or removes files at a time.
+    maintain: Mutex<()>,
+    oldest: AtomicU64,
+    /// Position behind the last file.
+    end: AtomicU64,
+    created: AtomicU64,
+    recycled: AtomicU64,
+    removed: AtomicU64,
+}
+
+struct Set {
+    /// Number of the first of `files`; the numbers are consecutive.
+    first: u64,
+    files: VecDeque<Arc<dyn File>>,
+    /// No longer needed, lowest number first: so that what stays on disk stays consecutive.
+    free: VecDeque<(u64, PathBuf)>,
+}
+
+/// Counts for the statistics: kept or spare, free, created, recycled, removed.
+pub(super) struct SegmentCounts {
+    pub live: u64,
+    pub free: u64,
+    pub created: u64,
+    pub recycled: u64,
+    pub removed: u64,
+}
+
+pub(super) fn segment_path(dir: &Path, number: u64) -> PathBuf {
+    dir.join(format!("{number:012}.log"))
+}
+
+/// The number in a segment file's name; `None` for other files.
+pub(super) fn segment_number(path: &Path) -> Option<u64> {
+    let digits = path.file_name()?.to_str()?.strip_suffix(".log")?;
+    let plain = digits.len() == 12 && digits.bytes().all(|b| b.is_ascii_digit());
+    plain.then(|| digits.parse().ok())?
+}
+
+impl Segments {
+    /// `files` have valid headers and consecutive numbers from `first`.
+    pub fn new(
+        os: Arc<dyn Os>,
+        dir: PathBuf,
+        segment_bytes: u64,
+        first: u64,
+        files: VecDeque<Arc<dyn File>>,
+    ) -> Segments {
+        let oldest = (first * segment_bytes).max(STREAM_START);
+        let end = (first + files.len() as u64) * segment_bytes;
+        Segments {
+            os,
+            dir,
+            segment_bytes,
+            set: RwLock::new(Set { first, files, free: VecDeque::new() }),
+            maintain: Mutex::new(()),
+            oldest: AtomicU64::new(oldest),
+            end: AtomicU64::new(end),
+            created: AtomicU64::new(0),
+            recycled: AtomicU64::new(0),
+            removed: AtomicU64::new(0),
+        }
+    }
+
+    pub fn number_of(&self, lsn: u64) -> u64 {
+        lsn / self.segment_bytes
+    }
+
+    /// First kept position.
+    pub fn oldest(&self) -> u64 {
+        self.oldest.load(Ordering::Acquire)
+    }
+
+    /// Position behind the last file, spares included.
+    pub fn end(&self) -> u64 {
+        self.end.load(Ordering::Acquire)
+    }
+
+    /// File and offset of a position, if its segment is there.
+    pub fn locate(&self, lsn: u64) -> Option<(Arc<dyn File>, u64)> {
+        let set = self.set.read();
+        let index = self.number_of(lsn).checked_sub(set.first)?;
+        let file = set.files.get(index as usize)?;
+        Some((Arc::clone(file), BLOCK + lsn % self.segment_bytes))
+    }
+
+    pub fn sync(&self, number: u64) -> Result<()> {
+        let Some((file, _)) = self.locate(number * self.segment_bytes) else {
+            unreachable!("an unsynced segment is not retired")
+        };
+        file.sync()
+    }
+
+    /// Reads `buf.len()` bytes of the stream; the segments must be there.
+    pub fn read(&self, lsn: u64, buf: &mut [u8]) -> Result<()> {
+        assert!(lsn % BLOCK == 0);
+        assert!(buf.len() as u64 % BLOCK == 0);
+        let (mut at, mut rest) = (lsn, buf);
+        while !rest.is_empty() {
+            let Some((file, offset)) = self.locate(at) else { return Err(Error::NotRetained) };
+            let in_segment = self.segment_bytes - at % self.segment_bytes;
+            let n = in_segment.min(rest.len() as u64);
+            let (part, tail) = rest.split_at_mut(n as usize);
+            file.read_at(part, offset)?;
+            (at, rest) = (at + n, tail);
+        }
+        Ok(())
+    }
+
+    /// Files wholly below `low` become free. Makes no change on disk.
+    pub fn retire(&self, low: u64) {
+        let mut set = self.set.write();
+        let keep = self.number_of(low);
+        while set.first < keep && set.files.len() > 1 {
+            let number = set.first;
+            if set.files.pop_front().is_none() {
+                break;
+            }
+            set.free.push_back((number, segment_path(&self.dir, number)));
+            set.first += 1;
+        }
+        let oldest = set.first * self.segment_bytes;
+        // Readers look again after reading: it must move before a file is reused.
+        self.oldest.fetch_max(oldest, Ordering::AcqRel);
+    }
+
+    /// Makes files until the position `to` is covered. `Full` changes nothing for the worse;
+    /// any other error leaves the log unusable.
+    pub fn ensure(&self, to: u64) -> Result<()> {
+        while self.end() < to {
+            let _sole = self.maintain.lock();
+            if self.end() < to {
+                self.extend()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds one spare, or removes one free file when there are too many, or does nothing.
+    pub fn prepare_step(&self, stream_end: u64, spares: u64, capacity_bytes: u64) -> Result<bool> {
+        let Some(_sole) = self.maintain.try_lock() else { return Ok(false) };
+        if self.end()
+            < block_of_segment(stream_end, self.segment_bytes) + spares * self.segment_bytes
+        {
+            self.extend()?;
+            return Ok(true);
+        }
+        self.remove_free(capacity_bytes)
+    }
+
+    fn extend(&self) -> Result<()> {
+        let recyclable = self.set.write().free.pop_front();
+        let number = self.number_of(self.end());
+        let made = match recyclable {
+            Some((old, path)) => self.recycle(old, path, number),
+            None => self.create(number),
+        };
+        let file = made?;
+        let mut set = self.set.write();
+        assert_eq!(set.first + set.files.len() as u64, number);
+        set.files.push_back(file);
+        self.end.store((number + 1) * self.segment_bytes, Ordering::Release);
+        Ok(())
+    }
+
+    fn create(&self, number: u64) -> Result<Arc<dyn File>> {
+        let path = segment_path(&self.dir, number);
+        match create_segment(&*self.os, &path, number, self.segment_bytes) {
+            Ok(file) => {
+                self.os.sync_dir(&self.dir)?;
+                count(&self.created, 1);
+                Ok(file)
+            }
+            Err(Error::Full { .. }) => {
+                // Half a file would only keep the disk full. If it cannot be removed, the next
+                // attempt removes it first.
+                let _ = self.os.remove(&path);
+                Err(Error::Full { what: "log" })
+            }
+            Err(e) => Err(e),
+        }
+    }
+
+    fn recycle(&self, old: u64, path: PathBuf, number: u64) -> Result<Arc<dyn File>> {
+        let to = segment_path(&self.dir, number);
+        if let Err(e) = self.os.rename(&path, &to) {
+            if matches!(e, Error::Full { .. }) {
+                self.set.write().free.push_front((old, path));
+                return Err(Error::Full { what: "log" });
+            }
+            return Err(e);
+        }
+        let file = self.os.open(&to, OpenMode { create: false, direct: true })?;
+        let mut header = AlignedBuf::new(BLOCK as usize);
+        encode_segment_header(&mut header, number, self.segment_bytes);
+        // Here even a full disk is a failed write: the block was there before.
+        file.write_durable(&header, 0).map_err(|e| match e {
+            Error::Full { .. } => Error::io("write", &to, std::io::ErrorKind::StorageFull.into()),
+            other => other,
+        })?;
+        self.os.sync_dir(&self.dir)?;
+        count(&self.recycled, 1);
+        Ok(file)
+    }
+
+    fn remove_free(&self, capacity_bytes: u64) -> Result<bool> {
+        let surplus = {
+            let mut set = self.set.write();
+            let files = (set.files.len() + set.free.len()) as u64;
+            let over = files * self.segment_bytes > capacity_bytes;
+            over.then(|| set.free.pop_front()).flatten()
+        };
+        let Some((_, path)) = surplus else { return Ok(false) };
+        self.os.remove(&path)?;
+        count(&self.removed, 1);
+        Ok(true)
+    }
+
+    pub fn counts(&self) -> SegmentCounts {
+        let set = self.set.read();
+        SegmentCounts {
+            live: set.files.len() as u64,
+            free: set.free.len() as u64,
+            created: value(&self.created),
+            recycled: value(&self.recycled),
+            removed: value(&self.removed),
+        }
+    }
+
+    /// (number, path, free) of every file.
+    pub fn list(&self) -> Vec<(u64, PathBuf, bool)> {
+        let set = self.set.read();
+        let live = (set.first..).zip(&set.files);
+        let mut out: Vec<_> = set.free.iter().map(|(n, p)| (*n, p.clone(), true)).collect();
+        out.extend(live.map(|(n, _)| (n, segment_path(&self.dir, n), false)));
+        out
+    }
+}
+
+/// End of the segment that `lsn` lies in.
+fn block_of_segment(lsn: u64, segment_bytes: u64) -> u64 {
+    (lsn / segment_bytes + 1) * segment_bytes
+}
+
+/// Makes a segment file with header and zeros, all durable but for its name.
+pub(super) fn create_segment(
+    os: &dyn Os,
+    path: &Path,
+    number: u64,
+    segment_bytes: u64,
+) -> Result<Arc<dyn File>> {
+    if os.exists(path)? {
+        // Left by an attempt that failed: it was never part of the log.
+        os.remove(path)?;
+    }
+    let file = os.open(path, OpenMode { create: true, direct: true })?;
+    file.allocate(BLOCK + segment_bytes)?;
+    let mut block = AlignedBuf::new(BLOCK as usize);
+    encode_segment_header(&mut block, number, segment_bytes);
+    file.write_at(&block, 0)?;
+    // Written once now, so that no later write makes the file system convert an extent.
+    let zeros = AlignedBuf::new(segment_bytes.min(ZERO_BYTES_MAX) as usize);
+    let mut at = 0;
+    while at < segment_bytes {
+        let n = (segment_bytes - at).min(zeros.len() as u64);
+        file.write_at(&zeros[..n as usize], BLOCK + at)?;
+        at += n;
+    }
+    file.sync()?;
+    Ok(file)
+}
