@@ -1,1 +1,26 @@
+//! ha_sluice: the Sluice storage engine as a MariaDB plugin.
+//!
+//! The C++ in `cpp/` does what only C++ can: handlerton, handler virtuals, Field access, service
+//! calls. Every decision is on this side of the C ABI:
+//!
+//! * [`abi`] and `describe` turn pointers into references (with `record`, all the `unsafe`);
+//! * `shape` is what the codecs know of a table, [`key`] and [`row`] are the codecs;
+//! * `handler` is an open table, `session` a transaction, `engine` the one engine.
 
+pub mod abi;
+#[cfg(not(test))]
+mod declare;
+mod describe;
+mod engine;
+mod errors;
+pub mod handler;
+pub mod key;
+pub mod order;
+pub mod record;
+pub mod row;
+pub mod session;
+pub mod shape;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod codec_tests;

@@ -1,0 +1,64 @@
+//! Compiles the C++ handler against the headers of one exact server release.
+//!
+//! `SLUICE_PREFIX` (default: `.prefix` in the workspace) holds `build.env`, written by
+//! `make build`, which says where the headers and libmysqlservices.a are.
+
+use std::path::{Path, PathBuf};
+use std::{env, fs, process};
+
+const SOURCES: [&str; 6] =
+    ["plugin.cc", "hton.cc", "handler_ddl.cc", "handler_read.cc", "handler_write.cc", "describe.cc"];
+
+fn main() {
+    let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("set by cargo"));
+    let workspace = root.parent().expect("plugin/ is in the workspace");
+    let prefix = env::var_os("SLUICE_PREFIX").map_or(workspace.join(".prefix"), PathBuf::from);
+    println!("cargo:rerun-if-env-changed=SLUICE_PREFIX");
+    println!("cargo:rerun-if-changed=build.rs");
+    println!("cargo:rerun-if-changed=src/cpp");
+
+    let settings_file = prefix.join("build.env");
+    println!("cargo:rerun-if-changed={}", settings_file.display());
+    let Ok(settings) = fs::read_to_string(&settings_file) else {
+        eprintln!("ha_sluice: {} is missing: run `make build`", settings_file.display());
+        process::exit(1);
+    };
+    compile(&root.join("src/cpp"), &settings);
+    link(&settings);
+}
+
+fn setting<'a>(settings: &'a str, name: &str) -> &'a str {
+    let found = settings.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
+    found.unwrap_or_else(|| {
+        eprintln!("ha_sluice: build.env has no {name}: run `make build` again");
+        process::exit(1);
+    })
+}
+
+fn compile(source_dir: &Path, settings: &str) {
+    let mut build = cc::Build::new();
+    build.cpp(true).std("gnu++17").opt_level(2).pic(true).warnings(false).cargo_metadata(false);
+    build.flag("-Wall").flag("-fvisibility=hidden");
+    for define in ["MYSQL_DYNAMIC_PLUGIN", "DBUG_OFF", "HAVE_CONFIG_H"] {
+        build.define(define, None);
+    }
+    // Foreign headers: their warnings are not ours.
+    for dir in setting(settings, "MARIADB_INCLUDE").split(':') {
+        build.flag("-isystem").flag(dir);
+    }
+    build.include(source_dir);
+    build.files(SOURCES.iter().map(|name| source_dir.join(name)));
+    build.compile("sluice_handler");
+}
+
+/// The handler goes in whole; `src/declare.rs` exports what the server looks for.
+fn link(settings: &str) {
+    let out = env::var("OUT_DIR").expect("set by cargo");
+    println!("cargo:rustc-link-search=native={out}");
+    println!("cargo:rustc-link-search=native={}", setting(settings, "MARIADB_LIBDIR"));
+    println!("cargo:rustc-cdylib-link-arg=-Wl,--whole-archive");
+    println!("cargo:rustc-cdylib-link-arg={out}/libsluice_handler.a");
+    println!("cargo:rustc-cdylib-link-arg=-Wl,--no-whole-archive");
+    println!("cargo:rustc-cdylib-link-arg=-lmysqlservices");
+    println!("cargo:rustc-cdylib-link-arg=-lstdc++");
+}

@@ -1,0 +1,242 @@
+//! The C side of the plugin: mirrors `cpp/sluice_abi.h`, turns pointers into references.
+//!
+//! Safety argument. Every function here is called by the C++ handler of this plugin only, under
+//! the server's rules for handlers and handlertons:
+//! 1. A pointer to a session or handler came from `sluice_session_open` or `sluice_open`, is
+//!    closed once, and is used by one thread at a time. (commit_ordered may run in another
+//!    thread while the owner waits for it: still one at a time.)
+//! 2. A record is `record_bytes` long, as the table description said; the addresses in its BLOB
+//!    columns are valid during the call.
+//! 3. Descriptions, names, images and the structures of the header are valid during the call
+//!    and as long as their counts say; names end with a zero byte.
+//! 4. Host callbacks stay valid until the process ends: the plugin is not unloaded while used.
+//! 5. No panic crosses: every function runs inside [`guard`].
+
+use crate::describe;
+use crate::engine::{self, HOST};
+use crate::errors::{self, *};
+use crate::handler::{Change, Find, Handler, ImageBound};
+use crate::record::Record;
+use crate::session::Session;
+use sluice_engine::base::{Error, Result};
+use sluice_engine::db::{Direction, Isolation, ReadMode, Savepoint, WaitPolicy};
+use std::cell::RefCell;
+use std::ffi::{c_char, c_void, CStr};
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::time::Duration;
+
+#[repr(C)]
+pub struct AbiColumn {
+    pub kind: u32,
+    pub offset: u32,
+    pub length: u32,
+    pub null_offset: u32,
+    pub null_bit: u8,
+    pub length_bytes: u8,
+    pub order: u8,
+    pub space_bytes: u8,
+    pub space: [u8; 4],
+    pub char_bytes_max: u32,
+    pub expansion: u32,
+    pub collation_id: u32,
+    pub reserved: u32,
+    pub charset: *const c_void,
+}
+
+#[repr(C)]
+pub struct AbiKeyPart {
+    pub column: u32,
+    pub length: u32,
+    pub flags: u32,
+    pub image_bytes: u32,
+}
+
+#[repr(C)]
+pub struct AbiKey {
+    pub parts: *const AbiKeyPart,
+    pub part_count: u32,
+    pub extended_count: u32,
+    pub flags: u32,
+    pub reserved: u32,
+}
+
+#[repr(C)]
+pub struct AbiTable {
+    pub columns: *const AbiColumn,
+    pub keys: *const AbiKey,
+    pub defaults: *const u8,
+    pub column_count: u32,
+    pub key_count: u32,
+    pub primary: u32,
+    pub record_bytes: u32,
+    pub null_bytes: u32,
+    pub reserved: u32,
+}
+
+#[repr(C)]
+pub struct AbiConfig {
+    pub data_dir: *const c_char,
+    pub log_dir: *const c_char,
+    pub buffer_pool_bytes: u64,
+    pub log_capacity_bytes: u64,
+    pub flush_at_commit: u32,
+    pub compression: u32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct AbiHost {
+    pub log: extern "C" fn(i32, *const c_char, usize),
+    pub lock_wait: extern "C" fn(u64, u64),
+    pub wait_begin: extern "C" fn(u64),
+    pub wait_end: extern "C" fn(u64),
+    pub killed: extern "C" fn(u64) -> i32,
+    pub weights: extern "C" fn(*const c_void, *mut u8, usize, *const u8, usize) -> usize,
+    pub prefix: extern "C" fn(*const c_void, *const u8, usize, usize) -> usize,
+}
+
+#[repr(C)]
+pub struct AbiXid {
+    pub format: i64,
+    pub gtrid_bytes: i64,
+    pub bqual_bytes: i64,
+    pub data: [u8; 128],
+}
+
+#[repr(C)]
+pub struct AbiStatusValue {
+    pub name: [u8; 64],
+    pub value: u64,
+}
+
+#[repr(C)]
+pub struct AbiInfo {
+    pub rows: u64,
+    pub data_bytes: u64,
+    pub index_bytes: u64,
+    pub next_autoinc: u64,
+}
+
+#[repr(C)]
+pub struct AbiBound {
+    pub image: *const u8,
+    pub image_bytes: usize,
+    pub parts: u32,
+    pub inclusive: u32,
+}
+
+type Print = extern "C" fn(*mut c_void, *const c_char, usize);
+
+thread_local! {
+    static MESSAGE: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
+fn set_message(text: String) {
+    MESSAGE.with(|m| *m.borrow_mut() = text);
+}
+
+/// Runs a call; gives its number, and keeps the text of an error for `sluice_message`.
+fn guard(call: impl FnOnce() -> Result<i32>) -> i32 {
+    let code = match catch_unwind(AssertUnwindSafe(call)) {
+        Ok(Ok(code)) => code,
+        Ok(Err(error)) => {
+            set_message(if errors::has_detail(&error) { error.to_string() } else { String::new() });
+            errors::code(&error)
+        }
+        Err(panic) => {
+            let why = panic
+                .downcast_ref::<String>()
+                .map(String::as_str)
+                .or_else(|| panic.downcast_ref::<&str>().copied())
+                .unwrap_or("no text");
+            let text = format!("internal error (panic): {why}");
+            crate::engine::log_error(&text);
+            set_message(text);
+            HA_ERR_INTERNAL_ERROR
+        }
+    };
+    crate::engine::wait_over();
+    code
+}
+
+/// For functions that give a count or a value instead of a number.
+fn guard_or<T>(fallback: T, call: impl FnOnce() -> Result<T>) -> T {
+    let mut out = fallback;
+    let slot = &mut out;
+    guard(move || {
+        *slot = call()?;
+        Ok(0)
+    });
+    out
+}
+
+fn row_found(found: bool, otherwise: i32) -> i32 {
+    if found { 0 } else { otherwise }
+}
+
+/// # Safety: argument 3.
+unsafe fn text<'a>(at: *const c_char) -> Result<&'a str> {
+    // SAFETY: argument 3.
+    let text = unsafe { CStr::from_ptr(at) };
+    text.to_str().map_err(|_| Error::Refused("a name is not UTF-8".into()))
+}
+
+/// # Safety: argument 2.
+unsafe fn record_of<'a>(handler: &Handler, at: *const u8) -> Record<'a> {
+    // SAFETY: argument 2.
+    unsafe { Record::new(std::slice::from_raw_parts(at, handler.shape.record_bytes)) }
+}
+
+/// # Safety: argument 2, and nobody else looks at the record during the call.
+unsafe fn record_mut<'a>(handler: &Handler, at: *mut u8) -> &'a mut [u8] {
+    // SAFETY: argument 2.
+    unsafe { std::slice::from_raw_parts_mut(at, handler.shape.record_bytes) }
+}
+
+/// # Safety: argument 3.
+unsafe fn bound_of<'a>(at: *const AbiBound) -> Option<ImageBound<'a>> {
+    // SAFETY: argument 3; null means no bound.
+    let bound = unsafe { at.as_ref() }?;
+    if bound.image.is_null() {
+        return None;
+    }
+    // SAFETY: argument 3.
+    let image = unsafe { std::slice::from_raw_parts(bound.image, bound.image_bytes) };
+    Some(ImageBound { image, parts: bound.parts as usize, inclusive: bound.inclusive != 0 })
+}
+
+/// # Safety: argument 1.
+unsafe fn borrow<'a, T>(at: *mut T) -> Result<&'a mut T> {
+    // SAFETY: argument 1.
+    unsafe { at.as_mut() }.ok_or_else(|| Error::Refused("called without an object".into()))
+}
+
+/// # Safety: argument 1; shared use within one call.
+unsafe fn view<'a, T>(at: *const T) -> Result<&'a T> {
+    // SAFETY: argument 1 or 3.
+    unsafe { at.as_ref() }.ok_or_else(|| Error::Refused("called without an object".into()))
+}
+
+fn direction(backward: u32) -> Direction {
+    if backward != 0 { Direction::Backward } else { Direction::Forward }
+}
+
+fn print_text(print: Print, context: *mut c_void, text: &str) {
+    print(context, text.as_ptr().cast(), text.len());
+}
+
+// Every function below: SAFETY by the argument at the top of this file.
+macro_rules! exports {
+    ($(fn $name:ident($($arg:ident: $type:ty),* $(,)?) -> $ret:ty $body:block)*) => {
+        $(
+            /// # Safety
+            /// The safety argument at the top of this file.
+            #[no_mangle]
+            pub unsafe extern "C" fn $name($($arg: $type),*) -> $ret $body
+        )*
+    };
+}
+
+#[path = "abi_calls.rs"]
+mod calls;
+pub use calls::*;

@@ -1,0 +1,550 @@
+//! The exported functions. Safety argument: see `abi.rs`, of which this is a part.
+
+use super::*;
+
+exports! {
+fn sluice_start(config: *const AbiConfig, host: *const AbiHost) -> i32 {
+    guard(|| {
+        // SAFETY: argument 3.
+        let (config, host) = unsafe { (view(config)?, *view(host)?) };
+        let _ = HOST.set(host);
+        // SAFETY: argument 3.
+        let data_dir = unsafe { text(config.data_dir)? }.into();
+        let log_dir = match config.log_dir.is_null() {
+            true => None,
+            // SAFETY: argument 3.
+            false => Some(unsafe { text(config.log_dir)? }).filter(|d| !d.is_empty()),
+        };
+        engine::start(config, data_dir, log_dir.map(Into::into))?;
+        Ok(0)
+    })
+}
+
+fn sluice_stop() -> i32 {
+    guard(|| engine::stop().map(|()| 0))
+}
+
+fn sluice_message(to: *mut c_char, room: usize) -> usize {
+    let message = MESSAGE.with(|m| std::mem::take(&mut *m.borrow_mut()));
+    if room == 0 {
+        return 0;
+    }
+    let mut n = message.len().min(room - 1);
+    while !message.is_char_boundary(n) {
+        n -= 1;
+    }
+    // SAFETY: `to` has `room` bytes, argument 3.
+    unsafe {
+        std::ptr::copy_nonoverlapping(message.as_ptr(), to.cast::<u8>(), n);
+        *to.add(n) = 0;
+    }
+    n
+}
+
+fn sluice_flush_log() -> i32 {
+    guard(|| engine::get()?.flush_log().map(|()| 0))
+}
+
+fn sluice_set_flush_at_commit(mode: u32) -> i32 {
+    guard(|| {
+        engine::get()?.set_flush_at_commit(engine::flush_mode(mode));
+        Ok(0)
+    })
+}
+
+fn sluice_set_buffer_pool_bytes(bytes: u64) -> i32 {
+    guard(|| {
+        engine::get()?.set_buffer_pool_bytes(bytes);
+        Ok(0)
+    })
+}
+
+fn sluice_set_log_capacity_bytes(bytes: u64) -> i32 {
+    guard(|| {
+        engine::get()?.set_log_capacity_bytes(bytes);
+        Ok(0)
+    })
+}
+
+fn sluice_status(to: *mut AbiStatusValue, room: usize) -> usize {
+    guard_or(0, || {
+        let values = engine::get()?.status();
+        let n = values.len().min(room);
+        for (i, (name, value)) in values.into_iter().take(n).enumerate() {
+            let mut out = AbiStatusValue { name: [0; 64], value };
+            let len = name.len().min(63);
+            out.name[..len].copy_from_slice(&name.as_bytes()[..len]);
+            // SAFETY: `to` has room for `room` values.
+            unsafe { to.add(i).write(out) };
+        }
+        Ok(n)
+    })
+}
+
+fn sluice_status_text(print: Print, context: *mut c_void) -> i32 {
+    guard(|| {
+        print_text(print, context, &engine::get()?.status_text());
+        Ok(0)
+    })
+}
+
+fn sluice_interrupt(session: u64) -> i32 {
+    guard(|| {
+        engine::get()?.interrupt(session);
+        Ok(0)
+    })
+}
+
+fn sluice_create_table(name: *const c_char, table: *const AbiTable, autoinc_start: u64) -> i32 {
+    guard(|| {
+        // SAFETY: argument 3.
+        let (name, shape) = unsafe { (text(name)?, describe::shape(view(table)?)?) };
+        engine::get()?.create_table(name, describe::spec(&shape, autoinc_start))?;
+        Ok(0)
+    })
+}
+
+fn sluice_drop_table(name: *const c_char) -> i32 {
+    guard(|| {
+        // SAFETY: argument 3.
+        let existed = engine::get()?.drop_table(unsafe { text(name)? })?;
+        Ok(row_found(existed, HA_ERR_NO_SUCH_TABLE))
+    })
+}
+
+fn sluice_rename_table(from: *const c_char, to: *const c_char) -> i32 {
+    guard(|| {
+        // SAFETY: argument 3.
+        let (from, to) = unsafe { (text(from)?, text(to)?) };
+        engine::get()?.rename_table(from, to).map(|()| 0)
+    })
+}
+
+fn sluice_truncate_table(name: *const c_char) -> i32 {
+    guard(|| {
+        // SAFETY: argument 3.
+        engine::get()?.truncate_table(unsafe { text(name)? }, 1).map(|()| 0)
+    })
+}
+
+fn sluice_check_table(name: *const c_char, print: Print, context: *mut c_void) -> i32 {
+    guard(|| {
+        // SAFETY: argument 3.
+        let faults = engine::get()?.check_table(unsafe { text(name)? })?;
+        faults.iter().for_each(|fault| print_text(print, context, fault));
+        Ok(if faults.is_empty() { 0 } else { HA_ERR_CRASHED })
+    })
+}
+
+fn sluice_session_open(id: u64, to: *mut *mut Session) -> i32 {
+    guard(|| {
+        let session = Box::new(Session::new(engine::get()?, id));
+        engine::session_opened(id);
+        // SAFETY: `to` is a place for the pointer.
+        unsafe { to.write(Box::into_raw(session)) };
+        Ok(0)
+    })
+}
+
+fn sluice_session_close(session: *mut Session) -> i32 {
+    guard(|| {
+        // SAFETY: argument 1; closed once.
+        let session = unsafe { Box::from_raw(session) };
+        engine::session_closed(session.id);
+        session.close();
+        Ok(0)
+    })
+}
+
+fn sluice_statement_start(session: *mut Session, isolation: u32, timeout_ms: u64) -> i32 {
+    guard(|| {
+        let isolation = match isolation {
+            0 => Isolation::ReadUncommitted,
+            1 => Isolation::ReadCommitted,
+            3 => Isolation::Serializable,
+            _ => Isolation::RepeatableRead,
+        };
+        // SAFETY: argument 1.
+        let session = unsafe { borrow(session)? };
+        session.statement_start(isolation, Duration::from_millis(timeout_ms));
+        Ok(0)
+    })
+}
+
+fn sluice_statement_end(session: *mut Session) -> i32 {
+    guard(|| {
+        // SAFETY: argument 1.
+        unsafe { borrow(session)? }.statement_end();
+        Ok(0)
+    })
+}
+
+fn sluice_statement_rollback(session: *mut Session) -> i32 {
+    // SAFETY: argument 1.
+    guard(|| unsafe { borrow(session)? }.statement_rollback().map(|()| 0))
+}
+
+fn sluice_open_snapshot(session: *mut Session) -> i32 {
+    guard(|| {
+        // SAFETY: argument 1.
+        unsafe { borrow(session)? }.trx.open_snapshot();
+        Ok(0)
+    })
+}
+
+fn sluice_prepare(session: *mut Session, xid: *const AbiXid) -> i32 {
+    guard(|| {
+        // SAFETY: arguments 1 and 3.
+        let (session, xid) = unsafe { (borrow(session)?, view(xid)?) };
+        session.prepare(&describe::xid_bytes(xid)).map(|()| 0)
+    })
+}
+
+fn sluice_commit_ordered(session: *mut Session) -> i32 {
+    guard(|| {
+        // SAFETY: argument 1.
+        unsafe { borrow(session)? }.commit_ordered();
+        Ok(0)
+    })
+}
+
+fn sluice_commit(session: *mut Session) -> i32 {
+    // SAFETY: argument 1.
+    guard(|| unsafe { borrow(session)? }.commit().map(|()| 0))
+}
+
+fn sluice_rollback(session: *mut Session) -> i32 {
+    guard(|| {
+        // SAFETY: argument 1.
+        unsafe { borrow(session)? }.rollback();
+        Ok(0)
+    })
+}
+
+fn sluice_savepoint_set(session: *mut Session, to: *mut c_void) -> i32 {
+    const { assert!(size_of::<Savepoint>() <= 16) };
+    guard(|| {
+        // SAFETY: argument 1; the server keeps 16 bytes for us (savepoint_offset).
+        unsafe { to.cast::<Savepoint>().write_unaligned(borrow(session)?.savepoint()) };
+        Ok(0)
+    })
+}
+
+fn sluice_savepoint_rollback(session: *mut Session, from: *const c_void) -> i32 {
+    guard(|| {
+        // SAFETY: argument 1; the bytes are those that sluice_savepoint_set wrote.
+        let (session, to) = unsafe {
+            (borrow(session)?, from.cast::<Savepoint>().read_unaligned())
+        };
+        session.trx.rollback_to(to).map(|()| 0)
+    })
+}
+
+fn sluice_recover(to: *mut AbiXid, room: usize) -> usize {
+    guard_or(0, || {
+        let list = engine::get()?.prepared();
+        let known = list.iter().filter_map(|bytes| describe::xid_of(bytes));
+        let mut n = 0;
+        for xid in known.take(room) {
+            // SAFETY: `to` has room for `room` values.
+            unsafe { to.add(n).write(xid) };
+            n += 1;
+        }
+        Ok(n)
+    })
+}
+
+fn sluice_commit_xid(xid: *const AbiXid) -> i32 {
+    guard(|| {
+        // SAFETY: argument 3.
+        let bytes = describe::xid_bytes(unsafe { view(xid)? });
+        Ok(row_found(engine::get()?.commit_prepared(&bytes)?, XAER_NOTA))
+    })
+}
+
+fn sluice_rollback_xid(xid: *const AbiXid) -> i32 {
+    guard(|| {
+        // SAFETY: argument 3.
+        let bytes = describe::xid_bytes(unsafe { view(xid)? });
+        Ok(row_found(engine::get()?.rollback_prepared(&bytes)?, XAER_NOTA))
+    })
+}
+
+fn sluice_open(name: *const c_char, table: *const AbiTable, to: *mut *mut Handler) -> i32 {
+    guard(|| {
+        // SAFETY: argument 3.
+        let (name, shape) = unsafe { (text(name)?, describe::shape(view(table)?)?) };
+        let handler = Handler::open(engine::get()?, name, shape, &engine::Server)?;
+        // SAFETY: `to` is a place for the pointer.
+        unsafe { to.write(Box::into_raw(Box::new(handler))) };
+        Ok(0)
+    })
+}
+
+fn sluice_close(handler: *mut Handler) -> i32 {
+    guard(|| {
+        // SAFETY: argument 1; closed once.
+        drop(unsafe { Box::from_raw(handler) });
+        Ok(0)
+    })
+}
+
+fn sluice_lock(handler: *mut Handler, lock: u32, wait: u32) -> i32 {
+    guard(|| {
+        // SAFETY: argument 1.
+        let handler = unsafe { borrow(handler)? };
+        let wait = match wait {
+            1 => WaitPolicy::NoWait,
+            2 => WaitPolicy::SkipLocked,
+            _ => WaitPolicy::Wait,
+        };
+        handler.mode = match lock {
+            0 => ReadMode::Snapshot,
+            lock => ReadMode::Lock { exclusive: lock == 2, wait },
+        };
+        handler.refresh(engine::get()?).map(|()| 0)
+    })
+}
+
+fn sluice_set_replace(handler: *mut Handler, on: u32) -> i32 {
+    guard(|| {
+        // SAFETY: argument 1.
+        unsafe { borrow(handler)? }.replace = on != 0;
+        Ok(0)
+    })
+}
+
+fn sluice_set_keyread(handler: *mut Handler, on: u32) -> i32 {
+    guard(|| {
+        // SAFETY: argument 1.
+        unsafe { borrow(handler)? }.keyread = on != 0;
+        Ok(0)
+    })
+}
+
+fn sluice_insert(handler: *mut Handler, session: *mut Session, record: *const u8) -> i32 {
+    guard(|| {
+        // SAFETY: arguments 1 and 2.
+        let (handler, session) = unsafe { (borrow(handler)?, borrow(session)?) };
+        // SAFETY: argument 2.
+        let record = unsafe { record_of(handler, record) };
+        handler.insert(session, record).map(|()| 0)
+    })
+}
+
+fn sluice_update(
+    handler: *mut Handler, session: *mut Session, before: *const u8, after: *const u8,
+) -> i32 {
+    guard(|| {
+        // SAFETY: arguments 1 and 2.
+        let (handler, session) = unsafe { (borrow(handler)?, borrow(session)?) };
+        // SAFETY: argument 2.
+        let (before, after) = unsafe { (record_of(handler, before), record_of(handler, after)) };
+        match handler.update(session, before, after)? {
+            Change::Done => Ok(0),
+            Change::Failed(code) => Ok(code),
+        }
+    })
+}
+
+fn sluice_delete(handler: *mut Handler, session: *mut Session, record: *const u8) -> i32 {
+    guard(|| {
+        // SAFETY: arguments 1 and 2.
+        let (handler, session) = unsafe { (borrow(handler)?, borrow(session)?) };
+        // SAFETY: argument 2.
+        let record = unsafe { record_of(handler, record) };
+        handler.delete(session, record).map(|()| 0)
+    })
+}
+
+fn sluice_duplicate_key(handler: *const Handler) -> u32 {
+    // SAFETY: argument 1.
+    guard_or(u32::MAX, || Ok(unsafe { view(handler)? }.duplicate_key as u32))
+}
+
+fn sluice_range_end(handler: *mut Handler, key: u32, end: *const AbiBound) -> i32 {
+    guard(|| {
+        // SAFETY: arguments 1 and 3.
+        let (handler, end) = unsafe { (borrow(handler)?, bound_of(end)) };
+        let index = handler.shape.index_of_key(key as usize);
+        handler.set_range_end(index, end).map(|()| 0)
+    })
+}
+
+fn sluice_seek(
+    handler: *mut Handler, session: *mut Session, key: u32, at: *const AbiBound, find: u32,
+    record: *mut u8,
+) -> i32 {
+    guard(|| {
+        // SAFETY: arguments 1 and 3.
+        let (handler, session, at) = unsafe {
+            (borrow(handler)?, borrow(session)?, bound_of(at))
+        };
+        let at = at.ok_or_else(|| Error::Refused("a search without a key".into()))?;
+        let index = handler.shape.index_of_key(key as usize);
+        let find = match find {
+            0 => Find::Exact,
+            1 => Find::AtOrAfter,
+            2 => Find::AtOrBefore,
+            3 => Find::After,
+            4 => Find::Before,
+            _ => Find::Last,
+        };
+        // SAFETY: argument 2.
+        let record = unsafe { record_mut(handler, record) };
+        let found = handler.seek(session, index, at, find, record)?;
+        Ok(row_found(found, HA_ERR_KEY_NOT_FOUND))
+    })
+}
+
+fn sluice_first(
+    handler: *mut Handler, session: *mut Session, key: u32, backward: u32, record: *mut u8,
+) -> i32 {
+    guard(|| {
+        // SAFETY: argument 1.
+        let (handler, session) = unsafe { (borrow(handler)?, borrow(session)?) };
+        let index = match key {
+            u32::MAX => 0,
+            key => handler.shape.index_of_key(key as usize),
+        };
+        // SAFETY: argument 2.
+        let record = unsafe { record_mut(handler, record) };
+        let found = handler.first(session, index, direction(backward), record)?;
+        Ok(row_found(found, HA_ERR_END_OF_FILE))
+    })
+}
+
+fn sluice_step(
+    handler: *mut Handler, session: *mut Session, backward: u32, record: *mut u8,
+) -> i32 {
+    guard(|| {
+        // SAFETY: argument 1.
+        let (handler, session) = unsafe { (borrow(handler)?, borrow(session)?) };
+        // SAFETY: argument 2.
+        let record = unsafe { record_mut(handler, record) };
+        let found = handler.step(session, direction(backward), record)?;
+        Ok(row_found(found, HA_ERR_END_OF_FILE))
+    })
+}
+
+fn sluice_step_same(handler: *mut Handler, session: *mut Session, record: *mut u8) -> i32 {
+    guard(|| {
+        // SAFETY: argument 1.
+        let (handler, session) = unsafe { (borrow(handler)?, borrow(session)?) };
+        // SAFETY: argument 2.
+        let record = unsafe { record_mut(handler, record) };
+        Ok(row_found(handler.step_same(session, record)?, HA_ERR_END_OF_FILE))
+    })
+}
+
+fn sluice_scan_end(handler: *mut Handler) -> i32 {
+    guard(|| {
+        // SAFETY: argument 1.
+        unsafe { borrow(handler)? }.scan_end();
+        Ok(0)
+    })
+}
+
+fn sluice_fetch(
+    handler: *mut Handler, session: *mut Session, reference: *const u8, ref_bytes: usize,
+    record: *mut u8,
+) -> i32 {
+    guard(|| {
+        // SAFETY: arguments 1 and 3.
+        let (handler, session, image) = unsafe {
+            (borrow(handler)?, borrow(session)?, std::slice::from_raw_parts(reference, ref_bytes))
+        };
+        // SAFETY: argument 2.
+        let record = unsafe { record_mut(handler, record) };
+        Ok(row_found(handler.fetch(session, image, record)?, HA_ERR_KEY_NOT_FOUND))
+    })
+}
+
+fn sluice_hidden_ref(handler: *const Handler, to: *mut u8) -> i32 {
+    guard(|| {
+        // SAFETY: argument 1.
+        let key = unsafe { view(handler)? }.hidden_ref();
+        let n = key.len().min(crate::key::HIDDEN_KEY_BYTES);
+        // SAFETY: a reference has 8 bytes in such a table.
+        unsafe { std::ptr::copy_nonoverlapping(key.as_ptr(), to, n) };
+        Ok(0)
+    })
+}
+
+fn sluice_compare_refs(
+    handler: *mut Handler, left: *const u8, right: *const u8, ref_bytes: usize,
+) -> i32 {
+    guard_or(0, || {
+        // SAFETY: arguments 1 and 3.
+        let (handler, left, right) = unsafe {
+            (
+                borrow(handler)?,
+                std::slice::from_raw_parts(left, ref_bytes),
+                std::slice::from_raw_parts(right, ref_bytes),
+            )
+        };
+        Ok(handler.encode_ref(left)?.cmp(&handler.encode_ref(right)?) as i32)
+    })
+}
+
+fn sluice_unlock_row(handler: *mut Handler, session: *mut Session) -> i32 {
+    guard(|| {
+        // SAFETY: argument 1.
+        let (handler, session) = unsafe { (borrow(handler)?, borrow(session)?) };
+        handler.unlock_row(session);
+        Ok(0)
+    })
+}
+
+fn sluice_info_of(handler: *const Handler, to: *mut AbiInfo) -> i32 {
+    guard(|| {
+        // SAFETY: argument 1.
+        let table = &unsafe { view(handler)? }.table;
+        let info = AbiInfo {
+            rows: table.rows_estimate(),
+            data_bytes: table.data_bytes(),
+            index_bytes: table.index_bytes(),
+            next_autoinc: table.autoinc_peek(),
+        };
+        // SAFETY: `to` is a place for it.
+        unsafe { to.write(info) };
+        Ok(0)
+    })
+}
+
+fn sluice_rows_in_range(
+    handler: *mut Handler, key: u32, low: *const AbiBound, high: *const AbiBound,
+) -> u64 {
+    guard_or(10, || {
+        // SAFETY: arguments 1 and 3.
+        let (handler, low, high) = unsafe { (borrow(handler)?, bound_of(low), bound_of(high)) };
+        let index = handler.shape.index_of_key(key as usize);
+        handler.rows_in_range(index, low, high)
+    })
+}
+
+fn sluice_autoinc_reserve(
+    handler: *const Handler, offset: u64, increment: u64, count: u64, max: u64, first: *mut u64,
+) -> i32 {
+    guard(|| {
+        // SAFETY: argument 1.
+        let table = &unsafe { view(handler)? }.table;
+        match table.autoinc_reserve(offset, increment, count, max) {
+            Some(value) => {
+                // SAFETY: `first` is a place for it.
+                unsafe { first.write(value) };
+                Ok(0)
+            }
+            None => Ok(HA_ERR_AUTOINC_ERANGE),
+        }
+    })
+}
+
+fn sluice_autoinc_raise(handler: *const Handler, next: u64) -> i32 {
+    guard(|| {
+        // SAFETY: argument 1.
+        unsafe { view(handler)? }.table.autoinc_raise(next);
+        Ok(0)
+    })
+}
+}

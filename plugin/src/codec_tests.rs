@@ -1,0 +1,237 @@
+//! Random records through both codecs: keys order as values do, and everything comes back.
+
+use crate::key::{self, KeyMaker};
+use crate::record::{put_variable, Record};
+use crate::row;
+use crate::shape::{Column, Index, Kind, Order, Part, Shape};
+use crate::testing::{CaseBlind, Random};
+use std::cmp::Ordering;
+
+fn column(kind: Kind, offset: usize, length: usize, order: Order, bit: u8) -> Column {
+    Column {
+        kind,
+        offset,
+        length,
+        null: (bit != 0).then_some((0, bit)),
+        length_bytes: if kind == Kind::Blob { 4 } else { 1 },
+        order,
+        space: vec![b' '],
+        space_weight: vec![b' '],
+        char_bytes_max: 1,
+        expansion: 1,
+        collation_id: 8,
+        charset: 0,
+    }
+}
+
+const RECORD_BYTES: usize = 100;
+
+fn columns() -> Vec<Column> {
+    vec![
+        column(Kind::Signed, 1, 4, Order::Binary, 0),
+        column(Kind::Unsigned, 5, 8, Order::Binary, 1),
+        column(Kind::Double, 13, 8, Order::Binary, 2),
+        column(Kind::Float, 21, 4, Order::Binary, 4),
+        column(Kind::Char, 25, 10, Order::Pad, 8),
+        column(Kind::Varchar, 35, 20, Order::Pad, 16),
+        column(Kind::Varchar, 56, 20, Order::Binary, 32),
+        column(Kind::Varchar, 77, 10, Order::NoPad, 0),
+        column(Kind::Blob, 88, 4, Order::Binary, 64),
+    ]
+}
+
+fn shape_of(keys: Vec<Vec<(usize, Option<usize>, bool)>>) -> Shape {
+    let part = |&(column, prefix, reverse): &(usize, Option<usize>, bool)| Part {
+        column,
+        prefix,
+        reverse,
+        image_bytes: 0,
+    };
+    let indexes = keys
+        .iter()
+        .enumerate()
+        .map(|(i, k)| Index {
+            parts: k.iter().map(part).collect(),
+            unique: i == 0,
+            ..Index::default()
+        })
+        .collect();
+    Shape::new(columns(), indexes, false, vec![0x80], RECORD_BYTES).unwrap()
+}
+
+/// A record, and the memory its BLOB points to.
+fn sample(random: &mut Random, blob: &mut Vec<u8>) -> Vec<u8> {
+    let mut record = vec![0u8; RECORD_BYTES];
+    record[0] = 0x80 | (random.next() & random.next() & 0x7f) as u8;
+    for c in columns() {
+        if c.null.is_some_and(|(at, bit)| record[at] & bit != 0) {
+            continue;
+        }
+        let small = |r: &mut Random| [0i64, 1, -1, 2, i64::MAX, i64::MIN, 255, 256][r.below(8)];
+        let place = c.offset..c.offset + c.length;
+        let text: Vec<u8> =
+            (0..random.below(c.length.min(14) + 1)).map(|_| b"aB  \0\x1f\xff"[random.below(7)]).collect();
+        match c.kind {
+            Kind::Double => {
+                let v = [0.0f64, -0.0, 1.5, -1.5, f64::MAX, f64::MIN, 1e-300][random.below(7)];
+                record[place].copy_from_slice(&v.to_le_bytes());
+            }
+            Kind::Float => {
+                let v = [0.0f32, -0.0, 1.5, -1.5, f32::MAX, f32::MIN][random.below(6)];
+                record[place].copy_from_slice(&v.to_le_bytes());
+            }
+            Kind::Char => {
+                record[place.clone()].fill(b' ');
+                record[place.start..place.start + text.len()].copy_from_slice(&text);
+            }
+            Kind::Varchar => put_variable(&c, &text, &mut record),
+            Kind::Blob => {
+                *blob = (0..random.below(300)).map(|_| random.next() as u8).collect();
+                put_variable(&c, blob, &mut record);
+            }
+            _ => record[place.clone()].copy_from_slice(&small(random).to_le_bytes()[..c.length]),
+        }
+    }
+    record
+}
+
+fn view(record: &[u8]) -> Record<'_> {
+    // SAFETY: `sample` keeps the BLOB's memory beside the record.
+    unsafe { Record::new(record) }
+}
+
+/// How the server orders two values of a column.
+fn reference(c: &Column, prefix: Option<usize>, a: Record<'_>, b: Record<'_>) -> Ordering {
+    match (a.is_null(c), b.is_null(c)) {
+        (true, true) => return Ordering::Equal,
+        (true, false) => return Ordering::Less,
+        (false, true) => return Ordering::Greater,
+        _ => {}
+    }
+    let cut = |v: &[u8]| v[..prefix.unwrap_or(usize::MAX).min(v.len())].to_vec();
+    let (x, y) = (cut(a.value(c)), cut(b.value(c)));
+    let wide = |v: &[u8]| {
+        let mut w = [0u8; 8];
+        w[..v.len()].copy_from_slice(v);
+        u64::from_le_bytes(w)
+    };
+    match c.kind {
+        Kind::Unsigned => wide(&x).cmp(&wide(&y)),
+        Kind::Signed => (wide(&x) as u32 as i32).cmp(&(wide(&y) as u32 as i32)),
+        Kind::Double => f64::from_bits(wide(&x)).partial_cmp(&f64::from_bits(wide(&y))).unwrap(),
+        Kind::Float => f32::from_bits(wide(&x) as u32)
+            .partial_cmp(&f32::from_bits(wide(&y) as u32))
+            .unwrap(),
+        _ if c.order == Order::Binary => x.cmp(&y),
+        _ => {
+            let at = |v: &[u8], i: usize| v.get(i).map(u8::to_ascii_uppercase);
+            let pad = c.order == Order::Pad || c.kind == Kind::Char;
+            let end = if pad { Some(b' ') } else { None };
+            (0..x.len().max(y.len()))
+                .map(|i| at(&x, i).or(end).cmp(&at(&y, i).or(end)))
+                .find(|o| o.is_ne())
+                .unwrap_or(Ordering::Equal)
+        }
+    }
+}
+
+#[test]
+fn keys_order_as_values() {
+    let keys = vec![
+        vec![(0, None, false)],
+        vec![(5, None, false), (1, None, true)],
+        vec![(6, Some(3), true), (4, Some(2), false)],
+        vec![(7, None, false), (2, None, true), (3, None, false)],
+        vec![(8, Some(5), false), (6, None, false)],
+        vec![(4, None, true), (5, Some(1), true)],
+    ];
+    let shape = shape_of(keys);
+    let mut random = Random::new(11);
+    let (mut blob_a, mut blob_b) = (Vec::new(), Vec::new());
+    for _ in 0..20_000 {
+        let a = sample(&mut random, &mut blob_a);
+        let b = sample(&mut random, &mut blob_b);
+        let mut scratch = Vec::new();
+        let mut maker = KeyMaker { shape: &shape, collator: &CaseBlind, scratch: &mut scratch };
+        for i in 0..shape.indexes.len() {
+            let (mut x, mut y) = (Vec::new(), Vec::new());
+            let null = maker.put_parts(i, view(&a), &mut x);
+            maker.put_parts(i, view(&b), &mut y);
+            let expect = shape.indexes[i].parts.iter().fold(Ordering::Equal, |o, p| {
+                let part = reference(&shape.columns[p.column], p.prefix, view(&a), view(&b));
+                o.then(if p.reverse { part.reverse() } else { part })
+            });
+            assert_eq!(x.cmp(&y), expect, "index {i}\n{a:x?}\n{b:x?}\n{x:x?}\n{y:x?}");
+            let n = x.len();
+            x.extend_from_slice(&y);
+            assert_eq!(key::parts_len(&shape, i, &x).unwrap(), (n, null));
+        }
+    }
+}
+
+/// The columns of a record as values, which unpacking must give back.
+fn values(shape: &Shape, only: &[usize], record: &[u8]) -> Vec<Option<Vec<u8>>> {
+    let record = view(record);
+    only.iter()
+        .map(|&c| &shape.columns[c])
+        .map(|c| (!record.is_null(c)).then(|| record.value(c).to_vec()))
+        .collect()
+}
+
+#[test]
+fn rows_and_covered_columns_come_back() {
+    let keys = vec![
+        vec![(0, None, true), (7, None, false)],
+        vec![(5, None, false), (1, None, true)],
+        vec![(6, None, true), (4, None, false), (2, None, false)],
+    ];
+    let shape = shape_of(keys);
+    let mut random = Random::new(12);
+    let mut blob = Vec::new();
+    for _ in 0..20_000 {
+        let record = sample(&mut random, &mut blob);
+        let (mut scratch, mut variable) = (Vec::new(), Vec::new());
+        let mut maker = KeyMaker { shape: &shape, collator: &CaseBlind, scratch: &mut scratch };
+        let mut clustered = Vec::new();
+        maker.put_parts(0, view(&record), &mut clustered);
+        for i in 0..shape.indexes.len() {
+            let mut entry = clustered.clone();
+            if i > 0 {
+                entry.clear();
+                maker.put_parts(i, view(&record), &mut entry);
+                entry.extend_from_slice(&clustered);
+            }
+            let mut packed = Vec::new();
+            row::pack(&shape, i, view(&record), &mut packed);
+            let mut back = vec![0u8; RECORD_BYTES];
+            back[0] = 0x80;
+            row::unpack(&shape, i, &packed, &mut back).unwrap();
+            key::take_columns(&shape, i, &entry, &mut variable, &mut back).unwrap();
+            let mut only: Vec<usize> = (0..shape.columns.len()).collect();
+            if i > 0 {
+                let (found, rest) = key::split_entry(&shape, i, &entry, &packed).unwrap();
+                assert_eq!((found, rest), (&clustered[..], &packed[..]));
+                key::take_columns(&shape, 0, found, &mut variable, &mut back).unwrap();
+                only = shape.indexes[i].parts.iter().map(|p| p.column).chain([0, 7]).collect();
+            }
+            assert_eq!(values(&shape, &only, &record), values(&shape, &only, &back));
+        }
+    }
+}
+
+#[test]
+fn damaged_rows_are_errors() {
+    let shape = shape_of(vec![vec![(0, None, false)]]);
+    let mut random = Random::new(13);
+    let mut blob = Vec::new();
+    for _ in 0..2_000 {
+        let record = sample(&mut random, &mut blob);
+        let mut packed = Vec::new();
+        row::pack(&shape, 0, view(&record), &mut packed);
+        let mut back = vec![0u8; RECORD_BYTES];
+        assert!(row::unpack(&shape, 0, &packed[..packed.len() - 1], &mut back).is_err());
+        let at = random.below(packed.len());
+        packed[at] ^= 1 << random.below(8);
+        let _ = row::unpack(&shape, 0, &packed, &mut back);
+    }
+}

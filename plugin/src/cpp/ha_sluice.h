@@ -1,0 +1,151 @@
+/*
+  The handler of Sluice. Thin: it turns what the server hands over into calls of sluice_abi.h.
+*/
+#ifndef HA_SLUICE_H
+#define HA_SLUICE_H
+
+#define MYSQL_SERVER 1
+#include <my_global.h>
+#include "sql_class.h"
+#include "sql_plugin.h"
+#include "sql_priv.h"
+#include "handler.h"
+#include "table.h"
+#include "field.h"
+#include "key.h"
+#include "log.h"
+#include "sql_show.h"
+#include "create_options.h"
+#include "sluice_abi.h"
+#include <vector>
+
+/* Wrong layouts compile silently: each known server release is listed with its sizes. */
+#if MYSQL_VERSION_ID == 101118
+static_assert(sizeof(handlerton) == 456, "handlerton of 10.11.18");
+static_assert(sizeof(handler) == 1328, "handler of 10.11.18");
+static_assert(sizeof(THD) == 27312, "THD of 10.11.18");
+static_assert(sizeof(MYSQL_BIN_LOG) == 4440, "MYSQL_BIN_LOG of 10.11.18");
+static_assert(sizeof(IO_CACHE) == 240, "IO_CACHE of 10.11.18");
+#else
+#error "Sluice knows the layouts of MariaDB 10.11.18 only; add the sizes of this release"
+#endif
+
+extern handlerton *sluice_hton;
+
+/* A TABLE in the terms of sluice_abi.h. */
+class Sluice_description
+{
+public:
+  explicit Sluice_description(const TABLE *table);
+  const sluice_table *get() const { return &m_table; }
+
+private:
+  void add_column(const TABLE *table, Field *field);
+  void add_key(const KEY *key);
+
+  std::vector<sluice_column> m_columns;
+  std::vector<std::vector<sluice_key_part>> m_parts;
+  std::vector<sluice_key> m_keys;
+  sluice_table m_table;
+};
+
+/* Why a table cannot be in Sluice; false and no error if it can. */
+bool sluice_refuse(const TABLE *table, const HA_CREATE_INFO *info);
+
+/* "./db/table" to "db/table". */
+const char *sluice_name(const char *path);
+
+/* The session of a THD, made when it is first needed; null after an error. */
+sluice_session *sluice_session_of(THD *thd);
+sluice_session *sluice_session_if_any(THD *thd);
+void sluice_register(THD *thd);
+uint64_t sluice_timeout_ms(THD *thd);
+/* Puts the text of the last error into the warnings. */
+int sluice_report(THD *thd, int error);
+
+class ha_sluice final : public handler
+{
+public:
+  ha_sluice(handlerton *hton, TABLE_SHARE *share);
+  ~ha_sluice() override;
+
+  Table_flags table_flags() const override;
+  ulong index_flags(uint key, uint part, bool all_parts) const override;
+  const char *index_type(uint) override { return "BTREE"; }
+  uint max_supported_keys() const override { return MAX_KEY; }
+  uint max_supported_key_length() const override { return 3072; }
+  uint max_supported_key_part_length() const override { return 3072; }
+  uint max_supported_record_length() const override { return HA_MAX_REC_LENGTH; }
+  uint lock_count() const override { return 0; }
+  const key_map *keys_to_use_for_scanning() override { return &key_map_full; }
+
+  int open(const char *name, int mode, uint test_if_locked) override;
+  int close() override;
+  int create(const char *name, TABLE *form, HA_CREATE_INFO *info) override;
+  int delete_table(const char *name) override;
+  int rename_table(const char *from, const char *to) override;
+  int truncate() override;
+  int check(THD *thd, HA_CHECK_OPT *options) override;
+  int analyze(THD *thd, HA_CHECK_OPT *options) override;
+  int optimize(THD *thd, HA_CHECK_OPT *options) override;
+  void update_create_info(HA_CREATE_INFO *info) override;
+  bool check_if_incompatible_data(HA_CREATE_INFO *, uint) override
+  {
+    return COMPATIBLE_DATA_NO;
+  }
+
+  int external_lock(THD *thd, int type) override;
+  int start_stmt(THD *thd, thr_lock_type type) override;
+  THR_LOCK_DATA **store_lock(THD *thd, THR_LOCK_DATA **to, thr_lock_type type) override;
+  void unlock_row() override;
+  int extra(ha_extra_function operation) override;
+  int reset() override;
+  int info(uint flag) override;
+
+  int write_row(const uchar *record) override;
+  int update_row(const uchar *before, const uchar *after) override;
+  int delete_row(const uchar *record) override;
+  void get_auto_increment(ulonglong offset, ulonglong increment, ulonglong wanted,
+                          ulonglong *first, ulonglong *reserved) override;
+
+  int index_init(uint key, bool sorted) override;
+  int index_end() override;
+  int index_read_map(uchar *record, const uchar *key, key_part_map parts,
+                     ha_rkey_function find) override;
+  int index_read_last_map(uchar *record, const uchar *key, key_part_map parts) override;
+  int index_next(uchar *record) override;
+  int index_prev(uchar *record) override;
+  int index_first(uchar *record) override;
+  int index_last(uchar *record) override;
+  int index_next_same(uchar *record, const uchar *key, uint key_bytes) override;
+  int read_range_first(const key_range *start, const key_range *end, bool eq_range,
+                       bool sorted) override;
+  int rnd_init(bool scan) override;
+  int rnd_end() override;
+  int rnd_next(uchar *record) override;
+  int rnd_pos(uchar *record, uchar *position) override;
+  void position(const uchar *record) override;
+  int cmp_ref(const uchar *left, const uchar *right) override;
+  ha_rows records_in_range(uint key, const key_range *low, const key_range *high,
+                           page_range *pages) override;
+
+private:
+  bool is_hidden() const { return table_share->primary_key == MAX_KEY; }
+  int begin(THD *thd);
+  int done(int error) { return error ? failed(error) : 0; }
+  int failed(int error);
+  sluice_bound bound_of(uint key, const uchar *image, key_part_map parts, bool inclusive) const;
+  void note_autoinc(const uchar *record);
+  void describe_selectivity();
+
+  sluice_handler *m_handler= nullptr;
+  sluice_session *m_session= nullptr;
+  /* What store_lock chose for reads, and what holds for this statement. */
+  uint32_t m_stored_lock= SLUICE_LOCK_NONE;
+  uint32_t m_lock= SLUICE_LOCK_NONE;
+  bool m_skip_locked= false;
+  bool m_replace= false;
+  bool m_scan_started= false;
+};
+
+#endif

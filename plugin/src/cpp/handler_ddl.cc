@@ -1,0 +1,168 @@
+/*
+  Tables as a whole: create, open, drop, rename, truncate, check, and what is known of them.
+*/
+#include "ha_sluice.h"
+#include <math.h>
+
+const char *sluice_name(const char *path)
+{
+  if (path[0] == '.' && path[1] == '/')
+    return path + 2;
+  /* An absolute path: the last two components name the table. */
+  const char *end= path + strlen(path);
+  int slashes= 0;
+  while (end > path)
+  {
+    if (end[-1] == '/' && ++slashes == 2)
+      return end;
+    end--;
+  }
+  return path;
+}
+
+ha_sluice::ha_sluice(handlerton *hton, TABLE_SHARE *share) : handler(hton, share) {}
+
+ha_sluice::~ha_sluice()
+{
+  if (m_handler)
+    sluice_close(m_handler);
+}
+
+handler::Table_flags ha_sluice::table_flags() const
+{
+  return HA_REC_NOT_IN_SEQ | HA_NULL_IN_KEY | HA_CAN_INDEX_BLOBS | HA_CAN_SQL_HANDLER |
+         HA_REQUIRES_KEY_COLUMNS_FOR_DELETE | HA_PRIMARY_KEY_REQUIRED_FOR_POSITION |
+         HA_PRIMARY_KEY_IN_READ_INDEX | HA_TABLE_SCAN_ON_INDEX | HA_BINLOG_ROW_CAPABLE |
+         HA_CAN_SKIP_LOCKED | HA_CRASH_SAFE | HA_ONLINE_ANALYZE;
+}
+
+ulong ha_sluice::index_flags(uint key, uint, bool) const
+{
+  ulong flags= HA_READ_NEXT | HA_READ_PREV | HA_READ_ORDER | HA_READ_RANGE | HA_KEYREAD_ONLY;
+  return key == table_share->primary_key ? flags | HA_CLUSTERED_INDEX : flags;
+}
+
+int ha_sluice::open(const char *name, int, uint)
+{
+  ref_length= is_hidden() ? 8 : table->key_info[table_share->primary_key].key_length;
+  Sluice_description description(table);
+  int error= sluice_open(sluice_name(name), description.get(), &m_handler);
+  if (error)
+    return failed(error);
+  return info(HA_STATUS_NO_LOCK | HA_STATUS_VARIABLE | HA_STATUS_CONST);
+}
+
+int ha_sluice::close()
+{
+  int error= m_handler ? sluice_close(m_handler) : 0;
+  m_handler= nullptr;
+  return error;
+}
+
+int ha_sluice::create(const char *name, TABLE *form, HA_CREATE_INFO *info)
+{
+  if (sluice_refuse(form, info))
+    return HA_ERR_UNSUPPORTED;
+  Sluice_description description(form);
+  ulonglong start= info->auto_increment_value ? info->auto_increment_value : 1;
+  int error= sluice_create_table(sluice_name(name), description.get(), start);
+  return error ? failed(error) : 0;
+}
+
+int ha_sluice::delete_table(const char *name)
+{
+  int error= sluice_drop_table(sluice_name(name));
+  return error == HA_ERR_NO_SUCH_TABLE ? ENOENT : done(error);
+}
+
+int ha_sluice::rename_table(const char *from, const char *to)
+{
+  return done(sluice_rename_table(sluice_name(from), sluice_name(to)));
+}
+
+int ha_sluice::truncate()
+{
+  int error= sluice_truncate_table(sluice_name(table_share->normalized_path.str));
+  return done(error ? error : sluice_lock(m_handler, m_lock, SLUICE_WAIT));
+}
+
+static void print_fault(void *context, const char *text, size_t length)
+{
+  push_warning_printf(static_cast<THD *>(context), Sql_condition::WARN_LEVEL_WARN,
+                      ER_NOT_KEYFILE, "Sluice: %.*s", int(length), text);
+}
+
+int ha_sluice::check(THD *thd, HA_CHECK_OPT *)
+{
+  const char *name= sluice_name(table_share->normalized_path.str);
+  int error= sluice_check_table(name, print_fault, thd);
+  if (!error)
+    return HA_ADMIN_OK;
+  sluice_report(thd, error);
+  return error == HA_ERR_CRASHED ? HA_ADMIN_CORRUPT : HA_ADMIN_FAILED;
+}
+
+int ha_sluice::analyze(THD *, HA_CHECK_OPT *) { return HA_ADMIN_OK; }
+
+/* "Table does not support optimize, doing recreate + analyze instead" */
+int ha_sluice::optimize(THD *, HA_CHECK_OPT *) { return HA_ADMIN_TRY_ALTER; }
+
+void ha_sluice::update_create_info(HA_CREATE_INFO *info)
+{
+  if (info->used_fields & HA_CREATE_USED_AUTO)
+    return;
+  this->info(HA_STATUS_AUTO);
+  info->auto_increment_value= stats.auto_increment_value;
+}
+
+/* Without statistics: each further part of a key divides the rows by the same factor. */
+void ha_sluice::describe_selectivity()
+{
+  for (uint k= 0; k < table->s->keys; k++)
+  {
+    KEY *key= table->key_info + k;
+    uint parts= key->ext_key_parts;
+    bool unique= key->flags & HA_NOSAME;
+    uint own= key->user_defined_key_parts;
+    double rest= unique ? 1.0 : MY_MIN(10.0, double(stats.records));
+    for (uint p= 0; p < parts; p++)
+    {
+      double share= p < own ? double(own - p - 1) / own : 0.0;
+      double rows= p < own ? pow(double(stats.records), share) * (p + 1 == own ? rest : 1.0) : 1.0;
+      if (p + 1 < own)
+        rows= MY_MAX(rows, rest);
+      key->rec_per_key[p]= ulong(MY_MAX(1.0, rows));
+    }
+  }
+}
+
+int ha_sluice::info(uint flag)
+{
+  if (flag & HA_STATUS_ERRKEY)
+  {
+    errkey= sluice_duplicate_key(m_handler);
+    if (errkey == SLUICE_NO_KEY)
+      errkey= uint(-1);
+  }
+  if (!(flag & (HA_STATUS_VARIABLE | HA_STATUS_CONST | HA_STATUS_AUTO)))
+    return 0;
+  sluice_info found;
+  int error= sluice_info_of(m_handler, &found);
+  if (error)
+    return failed(error);
+  if (flag & HA_STATUS_AUTO)
+    stats.auto_increment_value= found.next_autoinc;
+  if (flag & HA_STATUS_VARIABLE)
+  {
+    /* The server takes 0 and 1 for certain. */
+    stats.records= MY_MAX(found.rows, 2);
+    stats.deleted= 0;
+    stats.data_file_length= found.data_bytes;
+    stats.index_file_length= found.index_bytes;
+    stats.mean_rec_length= found.rows ? ulong(found.data_bytes / found.rows) : 0;
+    stats.block_size= 16384;
+  }
+  if (flag & HA_STATUS_CONST)
+    describe_selectivity();
+  return 0;
+}

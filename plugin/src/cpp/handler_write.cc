@@ -1,0 +1,164 @@
+/*
+  Locks of a statement, and rows going in.
+*/
+#include "ha_sluice.h"
+
+int ha_sluice::failed(int error) { return sluice_report(ha_thd(), error); }
+
+/* Called for each table at the start of each statement. */
+int ha_sluice::begin(THD *thd)
+{
+  m_session= sluice_session_of(thd);
+  if (!m_session)
+    return HA_ERR_INTERNAL_ERROR;
+  sluice_register(thd);
+  uint64_t timeout_ms= sluice_timeout_ms(thd);
+  int error= sluice_statement_start(m_session, thd_tx_isolation(thd), timeout_ms);
+  if (error)
+    return failed(error);
+  uint32_t wait= m_skip_locked ? SLUICE_SKIP_LOCKED : timeout_ms ? SLUICE_WAIT : SLUICE_NOWAIT;
+  return done(sluice_lock(m_handler, m_lock, wait));
+}
+
+int ha_sluice::external_lock(THD *thd, int type)
+{
+  if (type == F_UNLCK)
+    return 0;
+  m_lock= type == F_WRLCK ? uint32_t(SLUICE_LOCK_EXCLUSIVE) : m_stored_lock;
+  if (m_lock == SLUICE_LOCK_NONE && thd_tx_isolation(thd) == ISO_SERIALIZABLE &&
+      thd_test_options(thd, OPTION_NOT_AUTOCOMMIT | OPTION_BEGIN))
+    m_lock= SLUICE_LOCK_SHARED;
+  return begin(thd);
+}
+
+/* Under LOCK TABLES and in prelocked statements: external_lock came long ago. */
+int ha_sluice::start_stmt(THD *thd, thr_lock_type type)
+{
+  if (type >= TL_WRITE_ALLOW_WRITE)
+    m_lock= SLUICE_LOCK_EXCLUSIVE;
+  else if (type == TL_READ && thd_sql_command(thd) == SQLCOM_SELECT)
+    m_lock= SLUICE_LOCK_NONE;
+  else
+    m_lock= m_stored_lock;
+  return begin(thd);
+}
+
+/* Which reads lock, as InnoDB does it; writers are let in beside each other. */
+THR_LOCK_DATA **ha_sluice::store_lock(THD *thd, THR_LOCK_DATA **to, thr_lock_type type)
+{
+  if (type == TL_IGNORE)
+    return to;
+  const int command= thd_sql_command(thd);
+  const bool read_committed= thd_tx_isolation(thd) <= ISO_READ_COMMITTED;
+  const bool in_lock_tables= thd_in_lock_tables(thd);
+  m_skip_locked= type == TL_READ_SKIP_LOCKED || type == TL_WRITE_SKIP_LOCKED;
+  bool shared= type == TL_READ_WITH_SHARED_LOCKS || type == TL_READ_SKIP_LOCKED ||
+               type == TL_READ_NO_INSERT || command != SQLCOM_SELECT ||
+               (in_lock_tables && (type == TL_READ || type == TL_READ_HIGH_PRIORITY));
+  const bool source= command == SQLCOM_INSERT_SELECT || command == SQLCOM_REPLACE_SELECT ||
+                     command == SQLCOM_UPDATE || command == SQLCOM_CREATE_TABLE;
+  if (read_committed && source && (type == TL_READ || type == TL_READ_NO_INSERT))
+    shared= false;
+  if (command == SQLCOM_CHECKSUM || command == SQLCOM_ALTER_TABLE ||
+      command == SQLCOM_ANALYZE || command == SQLCOM_CHECK)
+    shared= false;
+  m_stored_lock= shared ? SLUICE_LOCK_SHARED : SLUICE_LOCK_NONE;
+  /* lock_count() is 0: the server's own table locks are not used. */
+  return to;
+}
+
+void ha_sluice::unlock_row()
+{
+  if (m_session && thd_tx_isolation(ha_thd()) <= ISO_READ_COMMITTED)
+    sluice_unlock_row(m_handler, m_session);
+}
+
+int ha_sluice::extra(ha_extra_function operation)
+{
+  switch (operation)
+  {
+  case HA_EXTRA_KEYREAD:
+    return sluice_set_keyread(m_handler, 1);
+  case HA_EXTRA_NO_KEYREAD:
+    return sluice_set_keyread(m_handler, 0);
+  case HA_EXTRA_WRITE_CAN_REPLACE:
+  case HA_EXTRA_INSERT_WITH_UPDATE:
+    m_replace= true;
+    return sluice_set_replace(m_handler, 1);
+  case HA_EXTRA_WRITE_CANNOT_REPLACE:
+    m_replace= false;
+    return sluice_set_replace(m_handler, 0);
+  default:
+    return 0;
+  }
+}
+
+int ha_sluice::reset()
+{
+  m_replace= false;
+  sluice_set_keyread(m_handler, 0);
+  sluice_set_replace(m_handler, 0);
+  return sluice_scan_end(m_handler);
+}
+
+/* The counter follows values that were given by hand. */
+void ha_sluice::note_autoinc(const uchar *record)
+{
+  Field *field= table->found_next_number_field;
+  if (!field || record != table->record[0] || field->is_null())
+    return;
+  const longlong value= field->val_int();
+  const bool is_unsigned= field->flags & UNSIGNED_FLAG;
+  if (value == 0 || (value < 0 && !is_unsigned))
+    return;
+  const ulonglong top= field->get_max_int_value();
+  if (ulonglong(value) <= top)
+    sluice_autoinc_raise(m_handler, ulonglong(value) == ULONGLONG_MAX ? ulonglong(value)
+                                                                     : ulonglong(value) + 1);
+}
+
+int ha_sluice::write_row(const uchar *record)
+{
+  const bool numbered= table->next_number_field && record == table->record[0];
+  if (numbered)
+    if (int error= update_auto_increment())
+      return error;
+  int error= sluice_insert(m_handler, m_session, record);
+  if (numbered && (!error || (m_replace && error == HA_ERR_FOUND_DUPP_KEY)))
+  {
+    MY_BITMAP *saved= dbug_tmp_use_all_columns(table, &table->read_set);
+    note_autoinc(record);
+    dbug_tmp_restore_column_map(&table->read_set, saved);
+  }
+  return done(error);
+}
+
+int ha_sluice::update_row(const uchar *before, const uchar *after)
+{
+  int error= sluice_update(m_handler, m_session, before, after);
+  if (error == HA_ERR_RECORD_IS_THE_SAME)
+    return error;
+  if (!error && m_replace)
+    note_autoinc(after);
+  return done(error);
+}
+
+int ha_sluice::delete_row(const uchar *record)
+{
+  return done(sluice_delete(m_handler, m_session, record));
+}
+
+void ha_sluice::get_auto_increment(ulonglong offset, ulonglong increment, ulonglong wanted,
+                                   ulonglong *first, ulonglong *reserved)
+{
+  const ulonglong top= table->found_next_number_field->get_max_int_value();
+  uint64_t value= 0;
+  *reserved= MY_MAX(wanted, 1);
+  int error= sluice_autoinc_reserve(m_handler, offset, increment, *reserved, top, &value);
+  if (error && *reserved > 1)
+  {
+    *reserved= 1;
+    error= sluice_autoinc_reserve(m_handler, offset, increment, 1, top, &value);
+  }
+  *first= error ? ULONGLONG_MAX : value;
+}

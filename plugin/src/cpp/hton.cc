@@ -1,0 +1,294 @@
+/*
+  The handlerton: transactions, two-phase commit, XA, and hooks of the server.
+*/
+#include "ha_sluice.h"
+#include "hton.h"
+#include <mysql/service_thd_wait.h>
+
+handlerton *sluice_hton;
+
+/* Exported by the server for engines, declared in none of its headers. */
+void ignore_db_dirs_append(const char *dirname_arg);
+extern "C" int thd_rpl_deadlock_check(MYSQL_THD thd, MYSQL_THD other_thd);
+
+sluice_session *sluice_session_if_any(THD *thd)
+{
+  return static_cast<sluice_session *>(thd_get_ha_data(thd, sluice_hton));
+}
+
+sluice_session *sluice_session_of(THD *thd)
+{
+  sluice_session *session= sluice_session_if_any(thd);
+  if (session)
+    return session;
+  if (sluice_report(thd, sluice_session_open(uint64_t(thd), &session)))
+    return nullptr;
+  thd_set_ha_data(thd, sluice_hton, session);
+  return session;
+}
+
+static bool in_transaction(THD *thd)
+{
+  return thd_test_options(thd, OPTION_NOT_AUTOCOMMIT | OPTION_BEGIN);
+}
+
+void sluice_register(THD *thd)
+{
+  trans_register_ha(thd, false, sluice_hton, 0);
+  if (in_transaction(thd))
+    trans_register_ha(thd, true, sluice_hton, 0);
+}
+
+int sluice_report(THD *thd, int error)
+{
+  char text[512];
+  if (!error)
+    return 0;
+  if (sluice_message(text, sizeof text) && thd)
+    push_warning_printf(thd, Sql_condition::WARN_LEVEL_WARN, ER_GET_ERRMSG, "Sluice: %s", text);
+  if (error == HA_ERR_LOCK_DEADLOCK && thd)
+    thd->mark_transaction_to_rollback(true);
+  return error;
+}
+
+static int commit(handlerton *, THD *thd, bool all)
+{
+  sluice_session *session= sluice_session_if_any(thd);
+  if (!session)
+    return 0;
+  if (all || !in_transaction(thd))
+    return sluice_report(thd, sluice_commit(session));
+  return sluice_statement_end(session);
+}
+
+static int rollback(handlerton *, THD *thd, bool all)
+{
+  sluice_session *session= sluice_session_if_any(thd);
+  if (!session)
+    return 0;
+  if (all || !in_transaction(thd))
+    return sluice_report(thd, sluice_rollback(session));
+  return sluice_report(thd, sluice_statement_rollback(session));
+}
+
+static void xid_to_abi(const XID *xid, sluice_xid *to)
+{
+  static_assert(sizeof xid->data == SLUICE_XID_BYTES, "size of an XID");
+  to->format= xid->formatID;
+  to->gtrid_bytes= xid->gtrid_length;
+  to->bqual_bytes= xid->bqual_length;
+  memcpy(to->data, xid->data, sizeof to->data);
+}
+
+static int prepare(handlerton *, THD *thd, bool all)
+{
+  sluice_session *session= sluice_session_if_any(thd);
+  if (!session)
+    return 0;
+  if (!all && in_transaction(thd))
+    return sluice_statement_end(session);
+  XID xid;
+  sluice_xid name;
+  thd_get_xid(thd, reinterpret_cast<MYSQL_XID *>(&xid));
+  xid_to_abi(&xid, &name);
+  return sluice_report(thd, sluice_prepare(session, &name));
+}
+
+/* In the order of the binary log; maybe in the thread of the group's leader. */
+static void commit_ordered(handlerton *, THD *thd, bool all)
+{
+  sluice_session *session= sluice_session_if_any(thd);
+  if (session && (all || !in_transaction(thd)))
+    sluice_commit_ordered(session);
+}
+
+static int savepoint_set(handlerton *, THD *thd, void *to)
+{
+  sluice_session *session= sluice_session_of(thd);
+  return session ? sluice_savepoint_set(session, to) : HA_ERR_INTERNAL_ERROR;
+}
+
+static int savepoint_rollback(handlerton *, THD *thd, void *to)
+{
+  sluice_session *session= sluice_session_of(thd);
+  if (!session)
+    return HA_ERR_INTERNAL_ERROR;
+  return sluice_report(thd, sluice_savepoint_rollback(session, to));
+}
+
+static int savepoint_release(handlerton *, THD *, void *) { return 0; }
+
+static int recover(handlerton *, XID *list, uint room)
+{
+  std::vector<sluice_xid> found(room);
+  size_t count= sluice_recover(found.data(), room);
+  for (size_t i= 0; i < count; i++)
+    list[i].set(long(found[i].format), reinterpret_cast<const char *>(found[i].data),
+                long(found[i].gtrid_bytes),
+                reinterpret_cast<const char *>(found[i].data) + found[i].gtrid_bytes,
+                long(found[i].bqual_bytes));
+  return int(count);
+}
+
+static int commit_by_xid(handlerton *, XID *xid)
+{
+  sluice_xid name;
+  xid_to_abi(xid, &name);
+  return sluice_report(current_thd, sluice_commit_xid(&name));
+}
+
+static int rollback_by_xid(handlerton *, XID *xid)
+{
+  sluice_xid name;
+  xid_to_abi(xid, &name);
+  return sluice_report(current_thd, sluice_rollback_xid(&name));
+}
+
+/* Everything committed so far becomes durable; needs no lock of the server. */
+static void commit_checkpoint_request(void *cookie)
+{
+  if (!sluice_flush_log())
+    commit_checkpoint_notify_ha(cookie);
+}
+
+static int start_consistent_snapshot(handlerton *hton, THD *thd)
+{
+  sluice_session *session= sluice_session_of(thd);
+  if (!session)
+    return HA_ERR_INTERNAL_ERROR;
+  trans_register_ha(thd, true, hton, 0);
+  const int isolation= thd_tx_isolation(thd);
+  int error= sluice_statement_start(session, isolation, sluice_timeout_ms(thd));
+  if (!error && isolation >= ISO_REPEATABLE_READ)
+    error= sluice_open_snapshot(session);
+  sluice_statement_end(session);
+  return sluice_report(thd, error);
+}
+
+static int close_connection(handlerton *hton, THD *thd)
+{
+  sluice_session *session= sluice_session_if_any(thd);
+  if (!session)
+    return 0;
+  thd_set_ha_data(thd, hton, nullptr);
+  return sluice_session_close(session);
+}
+
+/* Holds THD::LOCK_thd_data: wakes the waiter and does nothing else. */
+static void kill_query(handlerton *, THD *thd, thd_kill_levels)
+{
+  sluice_interrupt(uint64_t(thd));
+}
+
+static bool flush_logs(handlerton *) { return sluice_flush_log() != 0; }
+
+struct Status_output
+{
+  THD *thd;
+  stat_print_fn *print;
+  bool failed;
+};
+
+static void print_status(void *context, const char *text, size_t length)
+{
+  Status_output *to= static_cast<Status_output *>(context);
+  to->failed= to->print(to->thd, STRING_WITH_LEN("Sluice"), "", 0, text, length);
+}
+
+static bool show_status(handlerton *, THD *thd, stat_print_fn *print, ha_stat_type type)
+{
+  if (type != HA_ENGINE_STATUS)
+    return false;
+  Status_output to= {thd, print, false};
+  return sluice_status_text(print_status, &to) || to.failed;
+}
+
+/* 0: it is gone now; -1: it is not ours. The server's DDL log may ask again. */
+static int drop_table(handlerton *, const char *path)
+{
+  int error= sluice_drop_table(sluice_name(path));
+  if (error == HA_ERR_NO_SUCH_TABLE)
+    return -1;
+  return sluice_report(current_thd, error);
+}
+
+static handler *create_handler(handlerton *hton, TABLE_SHARE *share, MEM_ROOT *root)
+{
+  return new (root) ha_sluice(hton, share);
+}
+
+/* What Rust asks of the server. */
+
+static void host_log(int32_t level, const char *text, size_t length)
+{
+  if (level == 0)
+    sql_print_information("Sluice: %.*s", int(length), text);
+  else if (level == 1)
+    sql_print_warning("Sluice: %.*s", int(length), text);
+  else
+    sql_print_error("Sluice: %.*s", int(length), text);
+}
+
+static void host_lock_wait(uint64_t waiter, uint64_t holder)
+{
+  thd_rpl_deadlock_check(reinterpret_cast<THD *>(waiter), reinterpret_cast<THD *>(holder));
+}
+
+static void host_wait_begin(uint64_t session)
+{
+  thd_wait_begin(reinterpret_cast<THD *>(session), THD_WAIT_ROW_LOCK);
+}
+
+static void host_wait_end(uint64_t session) { thd_wait_end(reinterpret_cast<THD *>(session)); }
+
+static int32_t host_killed(uint64_t session)
+{
+  return thd_kill_level(reinterpret_cast<THD *>(session)) != THD_IS_NOT_KILLED;
+}
+
+static size_t host_weights(const void *charset, uint8_t *to, size_t room, const uint8_t *from,
+                           size_t length)
+{
+  CHARSET_INFO *cs= static_cast<CHARSET_INFO *>(charset);
+  return cs->coll->strnxfrm(cs, to, room, uint(room), from, length, 0);
+}
+
+static size_t host_prefix(const void *charset, const uint8_t *from, size_t length, size_t chars)
+{
+  CHARSET_INFO *cs= static_cast<CHARSET_INFO *>(charset);
+  const char *begin= reinterpret_cast<const char *>(from);
+  return cs->cset->charpos(cs, begin, begin + length, chars);
+}
+
+const sluice_host sluice_host_of_server= {
+    host_log,      host_lock_wait, host_wait_begin, host_wait_end,
+    host_killed,   host_weights,   host_prefix,
+};
+
+void sluice_fill_hton(handlerton *hton)
+{
+  sluice_hton= hton;
+  hton->flags= HTON_SUPPORTS_EXTENDED_KEYS | HTON_TEMPORARY_NOT_SUPPORTED;
+  hton->db_type= DB_TYPE_AUTOASSIGN;
+  hton->create= create_handler;
+  hton->close_connection= close_connection;
+  hton->kill_query= kill_query;
+  hton->commit= commit;
+  hton->rollback= rollback;
+  hton->prepare= prepare;
+  hton->commit_ordered= commit_ordered;
+  hton->savepoint_offset= 16;
+  hton->savepoint_set= savepoint_set;
+  hton->savepoint_rollback= savepoint_rollback;
+  hton->savepoint_release= savepoint_release;
+  hton->recover= recover;
+  hton->commit_by_xid= commit_by_xid;
+  hton->rollback_by_xid= rollback_by_xid;
+  hton->commit_checkpoint_request= commit_checkpoint_request;
+  hton->start_consistent_snapshot= start_consistent_snapshot;
+  hton->flush_logs= flush_logs;
+  hton->show_status= show_status;
+  hton->drop_table= drop_table;
+  /* The engine's directory is not a database. */
+  ignore_db_dirs_append(SLUICE_DIRECTORY);
+}

@@ -1,0 +1,10 @@
+#ifndef SLUICE_HTON_H
+#define SLUICE_HTON_H
+#include "ha_sluice.h"
+
+#define SLUICE_DIRECTORY "sluice"
+
+extern const sluice_host sluice_host_of_server;
+void sluice_fill_hton(handlerton *hton);
+
+#endif

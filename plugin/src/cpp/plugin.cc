@@ -1,0 +1,144 @@
+/*
+  The plugin as the server sees it: declaration, system variables, status variables.
+*/
+#include "ha_sluice.h"
+#include "hton.h"
+#include <mysql/plugin.h>
+
+static ulonglong buffer_pool_size;
+static ulonglong log_capacity;
+static char *log_dir;
+static ulong flush_log_at_trx_commit;
+static ulong compression;
+
+static const char *compression_names[]= {"none", "lz4", "zstd", NullS};
+static TYPELIB compression_typelib= {3, "compression", compression_names, nullptr};
+
+static void update_flush_mode(THD *, st_mysql_sys_var *, void *to, const void *value)
+{
+  *static_cast<ulong *>(to)= *static_cast<const ulong *>(value);
+  sluice_set_flush_at_commit(uint32_t(flush_log_at_trx_commit));
+}
+
+static void update_buffer_pool(THD *, st_mysql_sys_var *, void *to, const void *value)
+{
+  *static_cast<ulonglong *>(to)= *static_cast<const ulonglong *>(value);
+  sluice_set_buffer_pool_bytes(buffer_pool_size);
+}
+
+static void update_log_capacity(THD *, st_mysql_sys_var *, void *to, const void *value)
+{
+  *static_cast<ulonglong *>(to)= *static_cast<const ulonglong *>(value);
+  sluice_set_log_capacity_bytes(log_capacity);
+}
+
+static MYSQL_SYSVAR_ULONGLONG(buffer_pool_size, buffer_pool_size, PLUGIN_VAR_RQCMDARG,
+    "Memory for pages of Sluice tables and indexes, in bytes", nullptr, update_buffer_pool,
+    128ULL << 20, 4ULL << 20, ULONGLONG_MAX, 1ULL << 20);
+
+static MYSQL_SYSVAR_ULONGLONG(log_capacity, log_capacity, PLUGIN_VAR_RQCMDARG,
+    "Size that checkpoints keep the Sluice log below, in bytes. Long transactions and old "
+    "snapshots may hold more. A larger log means fewer page writes and a longer recovery",
+    nullptr, update_log_capacity, 512ULL << 20, 16ULL << 20, ULONGLONG_MAX, 1ULL << 20);
+
+static MYSQL_SYSVAR_STR(log_dir, log_dir, PLUGIN_VAR_READONLY | PLUGIN_VAR_RQCMDARG,
+    "Directory of the Sluice log; by default log/ in the directory sluice/ of the data "
+    "directory. Must not change while the log holds what is not in the pages yet",
+    nullptr, nullptr, nullptr);
+
+static MYSQL_SYSVAR_ULONG(flush_log_at_trx_commit, flush_log_at_trx_commit, PLUGIN_VAR_RQCMDARG,
+    "When a commit is durable, as innodb_flush_log_at_trx_commit. 1: before it is answered; "
+    "2: handed to the operating system then, synced about once a second; "
+    "0: written and synced about once a second",
+    nullptr, update_flush_mode, 1, 0, 2, 0);
+
+static MYSQL_THDVAR_ULONG(lock_wait_timeout, PLUGIN_VAR_RQCMDARG,
+    "Seconds that a statement waits for a row lock before it fails with error 1205. "
+    "NOWAIT and WAIT n of a statement go before it",
+    nullptr, nullptr, 50, 0, 100000000, 0);
+
+static MYSQL_SYSVAR_ENUM(compression, compression, PLUGIN_VAR_READONLY | PLUGIN_VAR_RQCMDARG,
+    "Compression of pages on disk: none, lz4 or zstd", nullptr, nullptr, 1,
+    &compression_typelib);
+
+extern "C" {
+st_mysql_sys_var *sluice_plugin_variables[]= {
+    MYSQL_SYSVAR(buffer_pool_size), MYSQL_SYSVAR(log_capacity),
+    MYSQL_SYSVAR(log_dir),          MYSQL_SYSVAR(flush_log_at_trx_commit),
+    MYSQL_SYSVAR(lock_wait_timeout), MYSQL_SYSVAR(compression),
+    nullptr,
+};
+}
+
+/* The server puts NOWAIT and WAIT n of a statement into lock_wait_timeout. */
+uint64_t sluice_timeout_ms(THD *thd)
+{
+  uint64_t seconds= THDVAR(thd, lock_wait_timeout);
+  return MY_MIN(seconds, uint64_t(thd->variables.lock_wait_timeout)) * 1000;
+}
+
+static int show_values(THD *thd, SHOW_VAR *variable, void *, system_status_var *, enum_var_type)
+{
+  const size_t room= 256;
+  variable->type= SHOW_ARRAY;
+  SHOW_VAR *list= static_cast<SHOW_VAR *>(thd_calloc(thd, (room + 1) * sizeof(SHOW_VAR)));
+  sluice_status_value *values=
+      static_cast<sluice_status_value *>(thd_alloc(thd, room * sizeof(sluice_status_value)));
+  size_t count= list && values ? sluice_status(values, room) : 0;
+  for (size_t i= 0; i < count; i++)
+  {
+    list[i].name= values[i].name;
+    list[i].value= reinterpret_cast<char *>(&values[i].value);
+    list[i].type= SHOW_ULONGLONG;
+  }
+  variable->value= reinterpret_cast<char *>(list);
+  return 0;
+}
+
+extern "C" {
+st_mysql_show_var sluice_plugin_status[]= {
+    {"Sluice", reinterpret_cast<char *>(&show_values), SHOW_FUNC},
+    {nullptr, nullptr, SHOW_LONG},
+};
+
+int sluice_plugin_start(void *hton)
+{
+  static char data_dir[FN_REFLEN];
+  strxnmov(data_dir, sizeof data_dir - 1, mysql_real_data_home, "/" SLUICE_DIRECTORY, NullS);
+  sluice_config config= {};
+  config.data_dir= data_dir;
+  config.log_dir= log_dir;
+  config.buffer_pool_bytes= buffer_pool_size;
+  config.log_capacity_bytes= log_capacity;
+  config.flush_at_commit= uint32_t(flush_log_at_trx_commit);
+  config.compression= uint32_t(compression);
+  sluice_fill_hton(static_cast<handlerton *>(hton));
+  if (!sluice_start(&config, &sluice_host_of_server))
+    return 0;
+  char text[1024];
+  sluice_message(text, sizeof text);
+  sql_print_error("Sluice: cannot start: %s", text);
+  return 1;
+}
+
+int sluice_plugin_stop(void *)
+{
+  if (!sluice_stop())
+    return 0;
+  char text[1024];
+  sluice_message(text, sizeof text);
+  sql_print_error("Sluice: shutdown: %s", text);
+  return 1;
+}
+
+/* What src/declare.rs puts into the declaration of the plugin. */
+static_assert(MARIA_PLUGIN_INTERFACE_VERSION == 0x010f, "as in declare.rs");
+static_assert(sizeof(st_maria_plugin) == 104, "as in declare.rs");
+static_assert(offsetof(st_maria_plugin, init) == 48 && offsetof(st_maria_plugin, maturity) == 96,
+              "as in declare.rs");
+static_assert(MYSQL_STORAGE_ENGINE_PLUGIN == 1 && PLUGIN_LICENSE_GPL == 1 &&
+                  MariaDB_PLUGIN_MATURITY_EXPERIMENTAL == 1,
+              "as in declare.rs");
+
+st_mysql_storage_engine sluice_plugin_engine= {MYSQL_HANDLERTON_INTERFACE_VERSION};
+}

@@ -1,0 +1,248 @@
+/*
+  The seam between the C++ handler and the Rust plugin, in C.
+
+  src/abi.rs mirrors every structure and function of this file; tests/abi.rs compares the two.
+  Functions that return int give 0 or an error number of my_base.h (HA_ERR_*); the text that
+  belongs to an error is fetched with sluice_message(). No panic and no exception crosses.
+*/
+#ifndef SLUICE_ABI_H
+#define SLUICE_ABI_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* How the bytes of a column stand in the record. */
+enum sluice_kind
+{
+  SLUICE_UNSIGNED= 1, /* little-endian, 1..8 bytes: integers, YEAR, ENUM, SET, DATE */
+  SLUICE_SIGNED= 2,   /* little-endian, 1..8 bytes */
+  SLUICE_FLOAT= 3,
+  SLUICE_DOUBLE= 4,
+  SLUICE_ORDERED= 5,  /* fixed bytes that compare with memcmp: DECIMAL, TIME, BINARY, BIT */
+  SLUICE_CHAR= 6,     /* fixed, padded with spaces */
+  SLUICE_VARCHAR= 7,  /* length of 1 or 2 bytes, then the value */
+  SLUICE_BLOB= 8      /* length of 1..4 bytes, then a pointer */
+};
+
+/* How a string column compares. */
+enum sluice_order
+{
+  SLUICE_ORDER_BINARY= 0,
+  SLUICE_ORDER_PAD= 1,
+  SLUICE_ORDER_NOPAD= 2
+};
+
+enum sluice_find
+{
+  SLUICE_FIND_EXACT= 0,
+  SLUICE_FIND_AT_OR_AFTER= 1,
+  SLUICE_FIND_AT_OR_BEFORE= 2,
+  SLUICE_FIND_AFTER= 3,
+  SLUICE_FIND_BEFORE= 4,
+  SLUICE_FIND_LAST= 5
+};
+
+enum sluice_lock
+{
+  SLUICE_LOCK_NONE= 0,
+  SLUICE_LOCK_SHARED= 1,
+  SLUICE_LOCK_EXCLUSIVE= 2
+};
+
+enum sluice_wait
+{
+  SLUICE_WAIT= 0,
+  SLUICE_NOWAIT= 1,
+  SLUICE_SKIP_LOCKED= 2
+};
+
+#define SLUICE_PART_REVERSE 1u
+#define SLUICE_PART_PREFIX 2u
+#define SLUICE_KEY_UNIQUE 1u
+#define SLUICE_NO_KEY 0xffffffffu
+#define SLUICE_XID_BYTES 128
+
+typedef struct sluice_column
+{
+  uint32_t kind;
+  uint32_t offset;
+  uint32_t length; /* bytes of the value at most, without the length bytes */
+  uint32_t null_offset;
+  uint8_t null_bit; /* 0: NOT NULL */
+  uint8_t length_bytes;
+  uint8_t order;
+  uint8_t space_bytes;
+  uint8_t space[4]; /* a space in this character set */
+  uint32_t char_bytes_max;
+  uint32_t expansion; /* weight bytes per source byte */
+  uint32_t collation_id;
+  uint32_t reserved;
+  const void *charset;
+} sluice_column;
+
+typedef struct sluice_key_part
+{
+  uint32_t column;
+  uint32_t length;
+  uint32_t flags;
+  uint32_t image_bytes; /* in a key image of the server */
+} sluice_key_part;
+
+typedef struct sluice_key
+{
+  const sluice_key_part *parts;
+  uint32_t part_count;     /* as declared */
+  uint32_t extended_count; /* with the parts of the primary key that the server appends */
+  uint32_t flags;
+  uint32_t reserved;
+} sluice_key;
+
+typedef struct sluice_table
+{
+  const sluice_column *columns;
+  const sluice_key *keys;
+  const uint8_t *defaults; /* a record with every default */
+  uint32_t column_count;
+  uint32_t key_count;
+  uint32_t primary; /* 0 or SLUICE_NO_KEY */
+  uint32_t record_bytes;
+  uint32_t null_bytes;
+  uint32_t reserved;
+} sluice_table;
+
+typedef struct sluice_config
+{
+  const char *data_dir;
+  const char *log_dir; /* may be null */
+  uint64_t buffer_pool_bytes;
+  uint64_t log_capacity_bytes;
+  uint32_t flush_at_commit; /* 0, 1, 2 */
+  uint32_t compression;     /* 0 none, 1 lz4, 2 zstd */
+} sluice_config;
+
+/* What Rust asks of the server. A session is the address of its THD. */
+typedef struct sluice_host
+{
+  void (*log)(int32_t level, const char *text, size_t length);
+  void (*lock_wait)(uint64_t waiter, uint64_t holder);
+  void (*wait_begin)(uint64_t session);
+  void (*wait_end)(uint64_t session);
+  int32_t (*killed)(uint64_t session);
+  size_t (*weights)(const void *charset, uint8_t *to, size_t room, const uint8_t *from,
+                    size_t length);
+  size_t (*prefix)(const void *charset, const uint8_t *from, size_t length, size_t chars);
+} sluice_host;
+
+typedef struct sluice_xid
+{
+  int64_t format;
+  int64_t gtrid_bytes;
+  int64_t bqual_bytes;
+  uint8_t data[SLUICE_XID_BYTES];
+} sluice_xid;
+
+typedef struct sluice_status_value
+{
+  char name[64];
+  uint64_t value;
+} sluice_status_value;
+
+typedef struct sluice_info
+{
+  uint64_t rows;
+  uint64_t data_bytes;
+  uint64_t index_bytes;
+  uint64_t next_autoinc;
+} sluice_info;
+
+/* One end of a range, as the server gives it. */
+typedef struct sluice_bound
+{
+  const uint8_t *image; /* null: no bound */
+  size_t image_bytes;
+  uint32_t parts;
+  uint32_t inclusive;
+} sluice_bound;
+
+typedef struct sluice_session sluice_session;
+typedef struct sluice_handler sluice_handler;
+typedef void (*sluice_print)(void *context, const char *text, size_t length);
+
+/* The engine */
+int32_t sluice_start(const sluice_config *config, const sluice_host *host);
+int32_t sluice_stop(void);
+size_t sluice_message(char *to, size_t room);
+int32_t sluice_flush_log(void);
+int32_t sluice_set_flush_at_commit(uint32_t mode);
+int32_t sluice_set_buffer_pool_bytes(uint64_t bytes);
+int32_t sluice_set_log_capacity_bytes(uint64_t bytes);
+size_t sluice_status(sluice_status_value *to, size_t room);
+int32_t sluice_status_text(sluice_print print, void *context);
+int32_t sluice_interrupt(uint64_t session);
+
+/* Tables by name "database/table" */
+int32_t sluice_create_table(const char *name, const sluice_table *table, uint64_t autoinc_start);
+int32_t sluice_drop_table(const char *name);
+int32_t sluice_rename_table(const char *from, const char *to);
+int32_t sluice_truncate_table(const char *name);
+int32_t sluice_check_table(const char *name, sluice_print print, void *context);
+
+/* Sessions and transactions */
+int32_t sluice_session_open(uint64_t id, sluice_session **to);
+int32_t sluice_session_close(sluice_session *session);
+int32_t sluice_statement_start(sluice_session *session, uint32_t isolation, uint64_t timeout_ms);
+int32_t sluice_statement_end(sluice_session *session);
+int32_t sluice_statement_rollback(sluice_session *session);
+int32_t sluice_open_snapshot(sluice_session *session);
+int32_t sluice_prepare(sluice_session *session, const sluice_xid *xid);
+int32_t sluice_commit_ordered(sluice_session *session);
+int32_t sluice_commit(sluice_session *session);
+int32_t sluice_rollback(sluice_session *session);
+int32_t sluice_savepoint_set(sluice_session *session, void *to);
+int32_t sluice_savepoint_rollback(sluice_session *session, const void *from);
+size_t sluice_recover(sluice_xid *to, size_t room);
+int32_t sluice_commit_xid(const sluice_xid *xid);
+int32_t sluice_rollback_xid(const sluice_xid *xid);
+
+/* Open tables */
+int32_t sluice_open(const char *name, const sluice_table *table, sluice_handler **to);
+int32_t sluice_close(sluice_handler *handler);
+int32_t sluice_lock(sluice_handler *handler, uint32_t lock, uint32_t wait);
+int32_t sluice_set_replace(sluice_handler *handler, uint32_t on);
+int32_t sluice_set_keyread(sluice_handler *handler, uint32_t on);
+int32_t sluice_insert(sluice_handler *handler, sluice_session *session, const uint8_t *record);
+int32_t sluice_update(sluice_handler *handler, sluice_session *session, const uint8_t *before,
+                      const uint8_t *after);
+int32_t sluice_delete(sluice_handler *handler, sluice_session *session, const uint8_t *record);
+uint32_t sluice_duplicate_key(const sluice_handler *handler);
+int32_t sluice_range_end(sluice_handler *handler, uint32_t key, const sluice_bound *end);
+int32_t sluice_seek(sluice_handler *handler, sluice_session *session, uint32_t key,
+                    const sluice_bound *at, uint32_t find, uint8_t *record);
+int32_t sluice_first(sluice_handler *handler, sluice_session *session, uint32_t key,
+                     uint32_t backward, uint8_t *record);
+int32_t sluice_step(sluice_handler *handler, sluice_session *session, uint32_t backward,
+                    uint8_t *record);
+int32_t sluice_step_same(sluice_handler *handler, sluice_session *session, uint8_t *record);
+int32_t sluice_scan_end(sluice_handler *handler);
+int32_t sluice_fetch(sluice_handler *handler, sluice_session *session, const uint8_t *ref,
+                     size_t ref_bytes, uint8_t *record);
+int32_t sluice_hidden_ref(const sluice_handler *handler, uint8_t *to);
+int32_t sluice_compare_refs(sluice_handler *handler, const uint8_t *left,
+                            const uint8_t *right, size_t ref_bytes);
+int32_t sluice_unlock_row(sluice_handler *handler, sluice_session *session);
+int32_t sluice_info_of(const sluice_handler *handler, sluice_info *to);
+uint64_t sluice_rows_in_range(sluice_handler *handler, uint32_t key, const sluice_bound *low,
+                              const sluice_bound *high);
+int32_t sluice_autoinc_reserve(const sluice_handler *handler, uint64_t offset,
+                               uint64_t increment, uint64_t count, uint64_t max,
+                               uint64_t *first);
+int32_t sluice_autoinc_raise(const sluice_handler *handler, uint64_t next);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

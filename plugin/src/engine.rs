@@ -1,0 +1,138 @@
+//! The one engine of the process, and what it asks of the server.
+
+use crate::abi::{AbiConfig, AbiHost};
+use crate::shape::Collator;
+use sluice_engine::base::{Error, Result};
+use sluice_engine::db::{self, Compression, Config, Engine, FlushAtCommit, Level};
+use sluice_engine::os::RealOs;
+use std::cell::Cell;
+use std::collections::HashSet;
+use std::ffi::c_void;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock, RwLock};
+
+static ENGINE: OnceLock<Arc<Engine>> = OnceLock::new();
+pub static HOST: OnceLock<AbiHost> = OnceLock::new();
+/// Sessions whose THD is alive: a lock holder may be gone when its waiter is reported.
+static SESSIONS: RwLock<Option<HashSet<u64>>> = RwLock::new(None);
+
+thread_local! {
+    /// The session whose wait was announced to the server during this call; 0 for none.
+    static WAITING: Cell<u64> = const { Cell::new(0) };
+}
+
+pub fn get() -> Result<&'static Arc<Engine>> {
+    ENGINE.get().ok_or_else(|| Error::Refused("the Sluice engine is not running".into()))
+}
+
+pub fn flush_mode(mode: u32) -> FlushAtCommit {
+    match mode {
+        0 => FlushAtCommit::EverySecond,
+        2 => FlushAtCommit::WriteOnly,
+        _ => FlushAtCommit::AtCommit,
+    }
+}
+
+pub fn start(config: &AbiConfig, data_dir: PathBuf, log_dir: Option<PathBuf>) -> Result<()> {
+    let config = Config {
+        data_dir,
+        log_dir,
+        buffer_pool_bytes: config.buffer_pool_bytes,
+        log_capacity_bytes: config.log_capacity_bytes,
+        flush_at_commit: flush_mode(config.flush_at_commit),
+        compression: match config.compression {
+            0 => Compression::None,
+            2 => Compression::Zstd(3),
+            _ => Compression::Lz4,
+        },
+        background: true,
+    };
+    let engine = Engine::open(RealOs::new(), config, Arc::new(Host))?;
+    ENGINE.set(engine).map_err(|_| Error::Refused("the Sluice engine was started twice".into()))
+}
+
+pub fn stop() -> Result<()> {
+    match ENGINE.get() {
+        Some(engine) => engine.shutdown(),
+        None => Ok(()),
+    }
+}
+
+pub fn session_opened(id: u64) {
+    let mut sessions = SESSIONS.write().unwrap_or_else(|e| e.into_inner());
+    sessions.get_or_insert_default().insert(id);
+}
+
+pub fn session_closed(id: u64) {
+    let mut sessions = SESSIONS.write().unwrap_or_else(|e| e.into_inner());
+    sessions.get_or_insert_default().remove(&id);
+}
+
+pub fn log_error(text: &str) {
+    db::Host::log(&Host, Level::Error, text);
+}
+
+/// Ends the wait that `lock_wait` announced, if there was one.
+pub fn wait_over() {
+    let session = WAITING.take();
+    if let (true, Some(host)) = (session != 0, HOST.get()) {
+        (host.wait_end)(session);
+    }
+}
+
+pub struct Host;
+
+impl db::Host for Host {
+    fn log(&self, level: Level, message: &str) {
+        let level = match level {
+            Level::Note => 0,
+            Level::Warning => 1,
+            Level::Error => 2,
+        };
+        if let Some(host) = HOST.get() {
+            (host.log)(level, message.as_ptr().cast(), message.len());
+        }
+    }
+
+    fn lock_wait(&self, waiter: u64, holder: u64) {
+        let Some(host) = HOST.get() else { return };
+        if WAITING.get() == 0 {
+            WAITING.set(waiter);
+            (host.wait_begin)(waiter);
+        }
+        {
+            // Held while the server looks at the holder's THD, so that it cannot end meanwhile.
+            let sessions = SESSIONS.read().unwrap_or_else(|e| e.into_inner());
+            if sessions.as_ref().is_some_and(|s| s.contains(&holder)) {
+                (host.lock_wait)(waiter, holder);
+            }
+        }
+        // A kill that came before the wait began woke nobody.
+        if (host.killed)(waiter) != 0 {
+            if let Ok(engine) = get() {
+                engine.interrupt(waiter);
+            }
+        }
+    }
+}
+
+/// The server's collations.
+pub struct Server;
+
+impl Collator for Server {
+    fn weights(&self, charset: usize, expansion: usize, value: &[u8], out: &mut Vec<u8>) {
+        let Some(host) = HOST.get() else { return };
+        let start = out.len();
+        out.resize(start + value.len() * expansion + 64, 0);
+        let room = &mut out[start..];
+        let charset = charset as *const c_void;
+        let (to, from) = (room.as_mut_ptr(), value.as_ptr());
+        let n = (host.weights)(charset, to, room.len(), from, value.len()).min(room.len());
+        out.truncate(start + n);
+    }
+
+    fn prefix(&self, charset: usize, value: &[u8], chars: usize) -> usize {
+        let Some(host) = HOST.get() else { return value.len() };
+        (host.prefix)(charset as *const c_void, value.as_ptr(), value.len(), chars)
+    }
+}

@@ -1,0 +1,512 @@
+//! One open table of one connection: rows in, rows out, and where its scan stands.
+//!
+//! A scan has a last returned entry and, most of the time, a live cursor behind it. The cursor
+//! is good for one direction and up to the end it was opened with; a step that needs another
+//! one opens it again from the last entry.
+
+use crate::errors::HA_ERR_RECORD_IS_THE_SAME;
+use crate::key::{self, KeyMaker};
+use crate::order::successor;
+use crate::record::Record;
+use crate::row;
+use crate::session::Session;
+use crate::shape::{Collator, Shape};
+use sluice_engine::base::codec::put_bytes;
+use sluice_engine::base::{Error, Result};
+use sluice_engine::db::{Direction, Engine, Entry, ReadMode, RowWrite, Table, TableCursor as Cursor};
+use std::ops::Bound;
+use std::sync::Arc;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Find {
+    Exact,
+    AtOrAfter,
+    AtOrBefore,
+    After,
+    Before,
+    Last,
+}
+
+/// An end of a range as the server gives it.
+#[derive(Clone, Copy)]
+pub struct ImageBound<'a> {
+    pub image: &'a [u8],
+    pub parts: usize,
+    pub inclusive: bool,
+}
+
+pub enum Change {
+    Done,
+    Failed(i32),
+}
+
+#[derive(Default)]
+struct EntryBuffer {
+    key: Vec<u8>,
+    payload: Vec<u8>,
+    unique: bool,
+}
+
+#[derive(Default)]
+struct Scan {
+    index: usize,
+    /// The engine's cursor stands on the last returned entry and may go on this way.
+    live: Option<Direction>,
+    /// The cursor was opened for one prefix only.
+    narrowed: bool,
+    /// Encoded key of an exact search, for `step_same`.
+    prefix: Vec<u8>,
+    /// Key of the last returned entry, when no live cursor has it.
+    at: Vec<u8>,
+    /// Was there a row at all?
+    started: bool,
+}
+
+pub struct Handler {
+    name: String,
+    pub shape: Shape,
+    pub table: Arc<Table>,
+    collator: &'static (dyn Collator + Sync),
+    pub mode: ReadMode,
+    pub keyread: bool,
+    pub replace: bool,
+    pub duplicate_key: usize,
+    range_end: Option<Bound<Vec<u8>>>,
+    cursor: Cursor,
+    scan: Scan,
+    /// Clustered key of the row in the record buffer.
+    row_key: Vec<u8>,
+    payload: Vec<u8>,
+    entries: [Vec<EntryBuffer>; 2],
+    scratch: Vec<u8>,
+    variable: Vec<u8>,
+}
+
+impl Handler {
+    pub fn open(
+        engine: &Engine,
+        name: &str,
+        shape: Shape,
+        collator: &'static (dyn Collator + Sync),
+    ) -> Result<Handler> {
+        let table = engine.table(name)?.ok_or(Error::NotFound)?;
+        if table.definition() != shape.definition() {
+            return Err(Error::Refused(format!(
+                "the definition of {name} in the server is not the one it was created with"
+            )));
+        }
+        Ok(Handler {
+            name: name.to_owned(),
+            shape,
+            table,
+            collator,
+            mode: ReadMode::Snapshot,
+            keyread: false,
+            replace: false,
+            duplicate_key: 0,
+            range_end: None,
+            cursor: Cursor::default(),
+            scan: Scan::default(),
+            row_key: Vec::new(),
+            payload: Vec::new(),
+            entries: [Vec::new(), Vec::new()],
+            scratch: Vec::new(),
+            variable: Vec::new(),
+        })
+    }
+
+    /// TRUNCATE gives a table new trees; handlers that stayed open take them over here.
+    pub fn refresh(&mut self, engine: &Engine) -> Result<()> {
+        let table = engine.table(&self.name)?.ok_or(Error::NotFound)?;
+        if table.id() != self.table.id() {
+            self.table = table;
+            self.scan_end();
+        }
+        Ok(())
+    }
+
+    // Writing.
+
+    pub fn insert(&mut self, session: &mut Session, record: Record<'_>) -> Result<()> {
+        if self.shape.hidden_key {
+            self.row_key = self.table.next_hidden_key().to_be_bytes().to_vec();
+        }
+        self.make_entries(0, record);
+        session.trx.set_replace(self.replace);
+        let entries = as_entries(&self.entries[0]);
+        let done = session.trx.insert(&self.table, &RowWrite { entries: &entries });
+        self.note_duplicate(session, done)
+    }
+
+    pub fn update(
+        &mut self,
+        session: &mut Session,
+        before: Record<'_>,
+        after: Record<'_>,
+    ) -> Result<Change> {
+        self.make_entries(0, before);
+        self.make_entries(1, after);
+        let [old, new] = &self.entries;
+        if old.iter().zip(new).all(|(a, b)| a.key == b.key && a.payload == b.payload) {
+            return Ok(Change::Failed(HA_ERR_RECORD_IS_THE_SAME));
+        }
+        let (old, new) = (as_entries(old), as_entries(new));
+        let (old, new) = (RowWrite { entries: &old }, RowWrite { entries: &new });
+        let done = session.trx.update(&self.table, &old, &new);
+        self.note_duplicate(session, done).map(|()| Change::Done)
+    }
+
+    pub fn delete(&mut self, session: &mut Session, record: Record<'_>) -> Result<()> {
+        self.make_entries(0, record);
+        let entries = as_entries(&self.entries[0]);
+        session.trx.delete(&self.table, &RowWrite { entries: &entries })
+    }
+
+    fn note_duplicate(&mut self, session: &Session, done: Result<()>) -> Result<()> {
+        if matches!(done, Err(Error::Duplicate)) {
+            self.duplicate_key = self.shape.key_of_index(session.trx.duplicate_index());
+        }
+        done
+    }
+
+    /// One pass from the record to the bytes of every index.
+    fn make_entries(&mut self, which: usize, record: Record<'_>) {
+        let shape = &self.shape;
+        let entries = &mut self.entries[which];
+        entries.resize_with(shape.indexes.len(), EntryBuffer::default);
+        let mut maker = KeyMaker { shape, collator: self.collator, scratch: &mut self.scratch };
+        let (clustered, others) = entries.split_first_mut().expect("a clustered index");
+        clustered.key.clear();
+        clustered.payload.clear();
+        clustered.unique = true;
+        if shape.hidden_key {
+            clustered.key.extend_from_slice(&self.row_key);
+        } else {
+            maker.put_parts(0, record, &mut clustered.key);
+        }
+        row::pack(shape, 0, record, &mut clustered.payload);
+        for (i, entry) in others.iter_mut().enumerate() {
+            let index = i + 1;
+            entry.key.clear();
+            entry.payload.clear();
+            let has_null = maker.put_parts(index, record, &mut entry.key);
+            entry.unique = shape.indexes[index].unique && !has_null;
+            if entry.unique {
+                put_bytes(&mut entry.payload, &clustered.key);
+            } else {
+                entry.key.extend_from_slice(&clustered.key);
+            }
+            row::pack(shape, index, record, &mut entry.payload);
+        }
+    }
+
+    // Reading.
+
+    pub fn set_range_end(&mut self, index: usize, end: Option<ImageBound<'_>>) -> Result<()> {
+        self.range_end = match end {
+            None => None,
+            Some(end) => Some(self.upper(index, end)?),
+        };
+        Ok(())
+    }
+
+    fn encode(&mut self, index: usize, at: ImageBound<'_>) -> Result<Vec<u8>> {
+        let mut out = Vec::new();
+        let shape = &self.shape;
+        let mut maker = KeyMaker { shape, collator: self.collator, scratch: &mut self.scratch };
+        maker.put_image(index, at.image, at.parts, &mut out)?;
+        Ok(out)
+    }
+
+    fn upper(&mut self, index: usize, end: ImageBound<'_>) -> Result<Bound<Vec<u8>>> {
+        let key = self.encode(index, end)?;
+        Ok(if end.inclusive { below_successor(&key) } else { Bound::Excluded(key) })
+    }
+
+    /// Entries between two ends, an estimate.
+    pub fn rows_in_range(
+        &mut self,
+        index: usize,
+        low: Option<ImageBound<'_>>,
+        high: Option<ImageBound<'_>>,
+    ) -> Result<u64> {
+        let low = match low {
+            None => Bound::Unbounded,
+            Some(at) => {
+                let key = self.encode(index, at)?;
+                if at.inclusive { Bound::Included(key) } else { at_successor(&key) }
+            }
+        };
+        let high = match high {
+            None => Bound::Unbounded,
+            Some(at) => self.upper(index, at)?,
+        };
+        Ok(self.table.range_estimate(index, as_bound(&low), as_bound(&high)))
+    }
+
+    pub fn seek(
+        &mut self,
+        session: &mut Session,
+        index: usize,
+        at: ImageBound<'_>,
+        find: Find,
+        record: &mut [u8],
+    ) -> Result<bool> {
+        let key = self.encode(index, at)?;
+        let end = self.range_end.take();
+        self.start_scan(index);
+        let whole = at.parts >= self.shape.indexes[index].parts.len();
+        if find == Find::Exact && whole && self.is_unique_entry(index, &key)? {
+            return self.get(session, index, key, record);
+        }
+        let end = end.unwrap_or(Bound::Unbounded);
+        let (from, to, direction) = match find {
+            Find::Exact => {
+                (Bound::Included(key.clone()), below_successor(&key), Direction::Forward)
+            }
+            Find::AtOrAfter => (Bound::Included(key.clone()), end, Direction::Forward),
+            Find::After => (at_successor(&key), end, Direction::Forward),
+            Find::Before => (Bound::Excluded(key.clone()), Bound::Unbounded, Direction::Backward),
+            Find::AtOrBefore => (below_successor(&key), Bound::Unbounded, Direction::Backward),
+            Find::Last => {
+                (below_successor(&key), Bound::Included(key.clone()), Direction::Backward)
+            }
+        };
+        if find == Find::After && matches!(from, Bound::Unbounded) {
+            return Ok(false);
+        }
+        self.scan.narrowed = matches!(find, Find::Exact | Find::Last);
+        self.scan.prefix = key;
+        self.open_cursor(session, from, to, direction)?;
+        self.advance(session, record)
+    }
+
+    pub fn first(
+        &mut self,
+        session: &mut Session,
+        index: usize,
+        direction: Direction,
+        record: &mut [u8],
+    ) -> Result<bool> {
+        let end = self.range_end.take().unwrap_or(Bound::Unbounded);
+        let to = if direction == Direction::Forward { end } else { Bound::Unbounded };
+        self.start_scan(index);
+        self.open_cursor(session, Bound::Unbounded, to, direction)?;
+        self.advance(session, record)
+    }
+
+    pub fn step(
+        &mut self,
+        session: &mut Session,
+        direction: Direction,
+        record: &mut [u8],
+    ) -> Result<bool> {
+        if self.scan.live != Some(direction) || self.scan.narrowed {
+            self.remember();
+            if !self.scan.started {
+                return self.first(session, self.scan.index, direction, record);
+            }
+            let from = Bound::Excluded(self.scan.at.clone());
+            self.scan.narrowed = false;
+            self.open_cursor(session, from, Bound::Unbounded, direction)?;
+        }
+        self.advance(session, record)
+    }
+
+    /// The next entry with the key of the last exact search.
+    pub fn step_same(&mut self, session: &mut Session, record: &mut [u8]) -> Result<bool> {
+        let scan = &self.scan;
+        if scan.narrowed && scan.live == Some(Direction::Forward) {
+            return self.advance(session, record);
+        }
+        if scan.narrowed || scan.prefix.is_empty() {
+            return Ok(false);
+        }
+        let found = self.step(session, Direction::Forward, record)?;
+        Ok(found && self.cursor.key().starts_with(&self.scan.prefix))
+    }
+
+    /// A row by its reference: a key image of the primary key, or the hidden key.
+    pub fn fetch(&mut self, session: &mut Session, image: &[u8], record: &mut [u8]) -> Result<bool> {
+        let key = self.encode_ref(image)?;
+        if !session.trx.get(&self.table, 0, &key, self.mode, &mut self.payload)? {
+            return Ok(false);
+        }
+        self.row_key = key;
+        let payload = std::mem::take(&mut self.payload);
+        let done = self.put_row(&payload, record);
+        self.payload = payload;
+        done.map(|()| true)
+    }
+
+    pub fn encode_ref(&mut self, image: &[u8]) -> Result<Vec<u8>> {
+        if self.shape.hidden_key {
+            return Ok(image[..key::HIDDEN_KEY_BYTES.min(image.len())].to_vec());
+        }
+        let parts = self.shape.indexes[0].parts.len();
+        self.encode(0, ImageBound { image, parts, inclusive: true })
+    }
+
+    pub fn hidden_ref(&self) -> &[u8] {
+        &self.row_key
+    }
+
+    pub fn scan_end(&mut self) {
+        self.start_scan(0);
+        self.range_end = None;
+    }
+
+    pub fn unlock_row(&mut self, session: &mut Session) {
+        if self.scan.live.is_some() {
+            session.trx.unlock_last(&self.cursor);
+        }
+    }
+
+    fn start_scan(&mut self, index: usize) {
+        self.scan.index = index;
+        self.scan.live = None;
+        self.scan.narrowed = false;
+        self.scan.started = false;
+        self.scan.prefix.clear();
+    }
+
+    fn is_unique_entry(&self, index: usize, key: &[u8]) -> Result<bool> {
+        let shape = &self.shape;
+        if !shape.indexes[index].unique || shape.indexes[index].parts.is_empty() {
+            return Ok(false);
+        }
+        let (n, has_null) = key::parts_len(shape, index, key)?;
+        Ok(n == key.len() && !has_null)
+    }
+
+    fn open_cursor(
+        &mut self,
+        session: &mut Session,
+        from: Bound<Vec<u8>>,
+        to: Bound<Vec<u8>>,
+        direction: Direction,
+    ) -> Result<()> {
+        let (from, to) = (as_bound(&from), as_bound(&to));
+        let (cursor, index) = (&mut self.cursor, self.scan.index);
+        session.trx.seek(cursor, &self.table, index, from, to, direction, self.mode)?;
+        self.scan.live = Some(direction);
+        Ok(())
+    }
+
+    /// Keeps the key of the last entry before the cursor is lost.
+    fn remember(&mut self) {
+        if self.scan.live.take().is_some() && self.scan.started {
+            self.scan.at.clear();
+            self.scan.at.extend_from_slice(self.cursor.key());
+        }
+    }
+
+    fn advance(&mut self, session: &mut Session, record: &mut [u8]) -> Result<bool> {
+        loop {
+            if !session.trx.next(&mut self.cursor)? {
+                // The last entry stays where a scan in the other direction begins.
+                return Ok(false);
+            }
+            self.scan.started = true;
+            // The cursor is moved out while its bytes are decoded into self.
+            let cursor = std::mem::take(&mut self.cursor);
+            let found = self.put_entry(session, cursor.key(), cursor.payload(), record);
+            self.cursor = cursor;
+            if found? {
+                return Ok(true);
+            }
+        }
+    }
+
+    fn get(
+        &mut self,
+        session: &mut Session,
+        index: usize,
+        key: Vec<u8>,
+        record: &mut [u8],
+    ) -> Result<bool> {
+        let mut payload = std::mem::take(&mut self.payload);
+        let found = session.trx.get(&self.table, index, &key, self.mode, &mut payload);
+        self.scan.narrowed = true;
+        self.scan.started = true;
+        let done = match found {
+            Ok(true) if index == 0 => {
+                self.row_key.clone_from(&key);
+                let done = self.put_row(&payload, record).map(|()| true);
+                self.payload = payload;
+                done
+            }
+            Ok(true) => self.put_entry(session, &key, &payload, record),
+            other => other,
+        };
+        self.scan.at = key;
+        done
+    }
+
+    /// An entry of the scanned index to the record. False: its row is gone.
+    fn put_entry(
+        &mut self,
+        session: &mut Session,
+        entry_key: &[u8],
+        payload: &[u8],
+        record: &mut [u8],
+    ) -> Result<bool> {
+        let index = self.scan.index;
+        if index == 0 {
+            self.row_key.clear();
+            self.row_key.extend_from_slice(entry_key);
+            return self.put_row(payload, record).map(|()| true);
+        }
+        let (clustered, stored) = key::split_entry(&self.shape, index, entry_key, payload)?;
+        self.row_key.clear();
+        self.row_key.extend_from_slice(clustered);
+        if self.keyread {
+            record[..self.shape.null_bytes.len()].copy_from_slice(&self.shape.null_bytes);
+            row::unpack(&self.shape, index, stored, record)?;
+            key::take_columns(&self.shape, index, entry_key, &mut self.variable, record)?;
+            key::take_columns(&self.shape, 0, clustered, &mut self.variable, record)?;
+            return Ok(true);
+        }
+        let mut row = std::mem::take(&mut self.payload);
+        let found = session.trx.get(&self.table, 0, clustered, self.mode, &mut row);
+        let done = match found {
+            Ok(true) => self.put_row(&row, record).map(|()| true),
+            other => other,
+        };
+        self.payload = row;
+        done
+    }
+
+    /// The row of `row_key` to the record. BLOB columns point into `payload`.
+    fn put_row(&mut self, payload: &[u8], record: &mut [u8]) -> Result<()> {
+        let shape = &self.shape;
+        record[..shape.null_bytes.len()].copy_from_slice(&shape.null_bytes);
+        row::unpack(shape, 0, payload, record)?;
+        key::take_columns(shape, 0, &self.row_key, &mut self.variable, record)
+    }
+}
+
+fn as_entries(buffers: &[EntryBuffer]) -> Vec<Entry<'_>> {
+    buffers
+        .iter()
+        .map(|b| Entry { key: &b.key, payload: &b.payload, unique: b.unique })
+        .collect()
+}
+
+fn as_bound(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
+    match bound {
+        Bound::Included(key) => Bound::Included(key),
+        Bound::Excluded(key) => Bound::Excluded(key),
+        Bound::Unbounded => Bound::Unbounded,
+    }
+}
+
+/// Up to and with every key that begins with `prefix`.
+fn below_successor(prefix: &[u8]) -> Bound<Vec<u8>> {
+    successor(prefix).map_or(Bound::Unbounded, Bound::Excluded)
+}
+
+/// From the first key above all that begin with `prefix`; Unbounded stands for "nothing".
+fn at_successor(prefix: &[u8]) -> Bound<Vec<u8>> {
+    successor(prefix).map_or(Bound::Unbounded, Bound::Included)
+}

@@ -1,0 +1,287 @@
+//! The key codec: column values to bytes that `memcmp` orders as the server does, and back.
+//!
+//! A part is: a marker byte if the column is nullable (0 NULL, 1 value), then the value; DESC
+//! complements all of it. See [`crate::order`] for strings. Layouts:
+//!
+//! ```text
+//! clustered            parts | or the hidden key, 8 bytes big-endian
+//! unique without NULL  parts                    payload: varint length, clustered key, stored
+//! other secondary      parts, clustered key     payload: stored
+//! ```
+
+use crate::order;
+use crate::record::Record;
+use crate::shape::{Collator, Column, Index, Kind, Order, Part, Shape};
+use sluice_engine::base::codec::Reader;
+use sluice_engine::base::{Error, Result};
+
+pub const HIDDEN_KEY_BYTES: usize = 8;
+
+/// Encodes keys of one table; keeps scratch space between calls.
+pub struct KeyMaker<'a> {
+    pub shape: &'a Shape,
+    pub collator: &'a dyn Collator,
+    pub scratch: &'a mut Vec<u8>,
+}
+
+impl KeyMaker<'_> {
+    /// The declared parts of `index`. True if one of them is NULL.
+    pub fn put_parts(&mut self, index: usize, record: Record<'_>, out: &mut Vec<u8>) -> bool {
+        let shape = self.shape;
+        let mut has_null = false;
+        for part in &shape.indexes[index].parts {
+            let column = &shape.columns[part.column];
+            let value = (!record.is_null(column)).then(|| record.value(column));
+            has_null |= value.is_none();
+            self.put_part(part, value, out);
+        }
+        has_null
+    }
+
+    /// The first `parts` parts of a key image of the server, extended parts included.
+    pub fn put_image(&mut self, index: usize, image: &[u8], parts: usize, out: &mut Vec<u8>) -> Result<()> {
+        let shape = self.shape;
+        let Index { parts: own, extended, .. } = &shape.indexes[index];
+        let mut rest = Reader::new(image, "key image");
+        let mut seen: Vec<(usize, Option<&[u8]>)> = Vec::with_capacity(parts);
+        for part in own.iter().take(parts) {
+            let value = take_image(&shape.columns[part.column], part.image_bytes, &mut rest)?;
+            if part.prefix.is_none() {
+                seen.push((part.column, value));
+            }
+            self.put_part(part, value, out);
+        }
+        if parts <= own.len() {
+            return Ok(());
+        }
+        for &(column, image_bytes) in extended.iter().take(parts - own.len()) {
+            let value = take_image(&shape.columns[column], image_bytes, &mut rest)?;
+            seen.push((column, value));
+        }
+        // The clustered key follows whole, also with columns that the index has already.
+        for part in &shape.indexes[0].parts {
+            let Some(&(_, value)) = seen.iter().find(|(c, _)| *c == part.column) else { break };
+            self.put_part(part, value, out);
+        }
+        Ok(())
+    }
+
+    fn put_part(&mut self, part: &Part, value: Option<&[u8]>, out: &mut Vec<u8>) {
+        let column = &self.shape.columns[part.column];
+        let start = out.len();
+        if column.null.is_some() {
+            out.push(u8::from(value.is_some()));
+        }
+        if let Some(value) = value {
+            self.put_value(column, part.prefix, value, out);
+        }
+        if part.reverse {
+            out[start..].iter_mut().for_each(|b| *b = !*b);
+        }
+    }
+
+    fn put_value(&mut self, column: &Column, prefix: Option<usize>, value: &[u8], out: &mut Vec<u8>) {
+        match column.kind {
+            Kind::Unsigned => out.extend(value.iter().rev()),
+            Kind::Signed => {
+                let start = out.len();
+                out.extend(value.iter().rev());
+                out[start] ^= 0x80;
+            }
+            Kind::Float => {
+                let bits = f32::from_le_bytes(value.try_into().expect("4 bytes"));
+                out.extend_from_slice(&float_order(bits).to_be_bytes());
+            }
+            Kind::Double => {
+                let bits = f64::from_le_bytes(value.try_into().expect("8 bytes"));
+                out.extend_from_slice(&double_order(bits).to_be_bytes());
+            }
+            Kind::Ordered => out.extend_from_slice(&value[..prefix.unwrap_or(value.len())]),
+            Kind::Char => {
+                let value = column.trim(self.cut(column, prefix, column.trim(value)));
+                self.weigh(column, value);
+                order::put_padded(self.scratch, &column.space_weight, out);
+            }
+            Kind::Varchar | Kind::Blob => {
+                let value = self.cut(column, prefix, value);
+                match column.order {
+                    Order::Binary => order::put_escaped(value, out),
+                    Order::Pad => {
+                        self.weigh(column, column.trim(value));
+                        order::put_padded(self.scratch, &column.space_weight, out);
+                    }
+                    Order::NoPad => {
+                        self.weigh(column, value);
+                        order::put_escaped(self.scratch, out);
+                    }
+                }
+            }
+        }
+    }
+
+    fn weigh(&mut self, column: &Column, value: &[u8]) {
+        self.scratch.clear();
+        self.collator.weights(column.charset, column.expansion, value, self.scratch);
+    }
+
+    fn cut<'v>(&self, column: &Column, prefix: Option<usize>, value: &'v [u8]) -> &'v [u8] {
+        let Some(bytes) = prefix else { return value };
+        let chars = bytes / column.char_bytes_max.max(1);
+        if value.len() <= chars {
+            return value;
+        }
+        let n = match column.order {
+            Order::Binary => bytes,
+            _ if column.char_bytes_max == 1 => chars,
+            _ => self.collator.prefix(column.charset, value, chars),
+        };
+        &value[..n.min(value.len())]
+    }
+}
+
+fn float_order(v: f32) -> u32 {
+    let bits = if v == 0.0 { 0 } else { v.to_bits() };
+    if bits >> 31 == 1 { !bits } else { bits ^ 1 << 31 }
+}
+
+fn double_order(v: f64) -> u64 {
+    let bits = if v == 0.0 { 0 } else { v.to_bits() };
+    if bits >> 63 == 1 { !bits } else { bits ^ 1 << 63 }
+}
+
+/// One part of a key image: null byte, 2-byte length for variable columns, room for the value.
+fn take_image<'a>(
+    column: &Column,
+    image_bytes: usize,
+    rest: &mut Reader<'a>,
+) -> Result<Option<&'a [u8]>> {
+    let mut part = Reader::new(rest.take(image_bytes)?, "key image");
+    if column.null.is_some() && part.u8()? != 0 {
+        return Ok(None);
+    }
+    match column.kind {
+        Kind::Varchar | Kind::Blob => {
+            let n = usize::from(part.u16()?);
+            part.take(n).map(Some)
+        }
+        _ => Ok(Some(part.rest())),
+    }
+}
+
+/// Length of an encoded part at the front of `bytes`, and whether it is NULL.
+fn part_len(shape: &Shape, part: &Part, bytes: &[u8]) -> Result<(usize, bool)> {
+    let column = &shape.columns[part.column];
+    let mask = if part.reverse { 0xff } else { 0 };
+    let mut marker = 0;
+    if column.null.is_some() {
+        let b = bytes.first().ok_or_else(|| Error::corrupt("key ends early", "key"))?;
+        marker = 1;
+        if b ^ mask == 0 {
+            return Ok((1, true));
+        }
+    }
+    let rest = &bytes[marker..];
+    let n = match column.kind {
+        Kind::Ordered => part.prefix.unwrap_or(column.length),
+        Kind::Char => order::padded_len(rest, column.space_weight.len(), mask)?,
+        Kind::Varchar | Kind::Blob if column.order == Order::Pad => {
+            order::padded_len(rest, column.space_weight.len(), mask)?
+        }
+        Kind::Varchar | Kind::Blob => order::escaped_len(rest, mask)?,
+        _ => column.length,
+    };
+    if n > rest.len() {
+        return Err(Error::corrupt("key ends early", "key"));
+    }
+    Ok((marker + n, false))
+}
+
+/// Length of the declared parts at the front of a key, and whether one is NULL.
+pub fn parts_len(shape: &Shape, index: usize, key: &[u8]) -> Result<(usize, bool)> {
+    let (mut at, mut has_null) = (0, false);
+    for part in &shape.indexes[index].parts {
+        let (n, null) = part_len(shape, part, &key[at..])?;
+        at += n;
+        has_null |= null;
+    }
+    Ok((at, has_null))
+}
+
+/// A secondary entry taken apart: the clustered key and the stored columns.
+pub fn split_entry<'a>(
+    shape: &Shape,
+    index: usize,
+    key: &'a [u8],
+    payload: &'a [u8],
+) -> Result<(&'a [u8], &'a [u8])> {
+    if shape.indexes[index].parts.is_empty() {
+        return Ok((key, payload));
+    }
+    let (n, has_null) = parts_len(shape, index, key)?;
+    if index != 0 && shape.indexes[index].unique && !has_null {
+        let mut rest = Reader::new(payload, "secondary entry");
+        let clustered = rest.bytes()?;
+        return Ok((clustered, rest.rest()));
+    }
+    Ok((&key[n..], payload))
+}
+
+/// Puts the columns that the bytes of a key give back into the record.
+pub fn take_columns(
+    shape: &Shape,
+    index: usize,
+    key: &[u8],
+    variable: &mut Vec<u8>,
+    record: &mut [u8],
+) -> Result<()> {
+    let mut at = 0;
+    for part in &shape.indexes[index].parts {
+        let (n, null) = part_len(shape, part, &key[at..])?;
+        let bytes = &key[at..at + n];
+        at += n;
+        if part.is_invertible(&shape.columns) {
+            take_column(&shape.columns[part.column], part, null, bytes, variable, record);
+        }
+    }
+    Ok(())
+}
+
+fn take_column(
+    column: &Column,
+    part: &Part,
+    null: bool,
+    bytes: &[u8],
+    variable: &mut Vec<u8>,
+    record: &mut [u8],
+) {
+    let mask = if part.reverse { 0xff } else { 0 };
+    if let Some((at, bit)) = column.null {
+        if null {
+            record[at] |= bit;
+            return;
+        }
+        record[at] &= !bit;
+    }
+    let value = &bytes[usize::from(column.null.is_some())..];
+    let place = column.offset..column.offset + column.length;
+    match column.kind {
+        Kind::Unsigned | Kind::Signed => {
+            let sign = if column.kind == Kind::Signed { 0x80 } else { 0 };
+            for (to, from) in record[place.clone()].iter_mut().rev().zip(value) {
+                *to = from ^ mask;
+            }
+            record[place.end - 1] ^= sign;
+        }
+        Kind::Ordered => {
+            for (to, from) in record[place].iter_mut().zip(value) {
+                *to = from ^ mask;
+            }
+        }
+        _ => {
+            variable.clear();
+            order::take_escaped(value, mask, variable);
+            variable.truncate(column.length);
+            crate::record::put_variable(column, variable, record);
+        }
+    }
+}

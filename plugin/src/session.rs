@@ -1,0 +1,89 @@
+//! One transaction of one connection, and where it stands between statements.
+
+use sluice_engine::base::Result;
+use sluice_engine::db::{Engine, Isolation, Savepoint, Trx};
+use std::sync::Arc;
+use std::time::Duration;
+
+pub struct Session {
+    pub id: u64,
+    pub trx: Trx,
+    /// commit_ordered ran: the commit record is in the log, in the order of the coordinator.
+    ordered: bool,
+    prepared: bool,
+    in_statement: bool,
+}
+
+impl Session {
+    pub fn new(engine: &Arc<Engine>, id: u64) -> Self {
+        let trx = engine.begin(id);
+        Session { id, trx, ordered: false, prepared: false, in_statement: false }
+    }
+
+    /// Called for each table that a statement uses; the first call marks the statement.
+    pub fn statement_start(&mut self, isolation: Isolation, timeout: Duration) {
+        self.trx.set_lock_timeout(timeout);
+        if !self.in_statement {
+            self.in_statement = true;
+            self.trx.set_isolation(isolation);
+            self.trx.statement_start();
+        }
+    }
+
+    pub fn statement_end(&mut self) {
+        self.in_statement = false;
+    }
+
+    pub fn statement_rollback(&mut self) -> Result<()> {
+        let done = if self.in_statement { self.trx.statement_rollback() } else { Ok(()) };
+        self.in_statement = false;
+        done
+    }
+
+    /// Nothing to prepare for a transaction that wrote nothing.
+    pub fn prepare(&mut self, xid: &[u8]) -> Result<()> {
+        self.in_statement = false;
+        if self.trx.has_writes() {
+            self.trx.prepare(xid, true)?;
+            self.prepared = true;
+        }
+        Ok(())
+    }
+
+    pub fn commit_ordered(&mut self) {
+        self.trx.commit_ordered();
+        self.ordered = true;
+    }
+
+    /// After commit_ordered the coordinator's own log decides this transaction at recovery, so
+    /// there is nothing left to wait for; else this commit makes itself durable.
+    pub fn commit(&mut self) -> Result<()> {
+        let flush = !self.ordered;
+        self.forget();
+        self.trx.commit(flush)
+    }
+
+    pub fn rollback(&mut self) {
+        self.forget();
+        self.trx.rollback();
+    }
+
+    fn forget(&mut self) {
+        self.ordered = false;
+        self.prepared = false;
+        self.in_statement = false;
+    }
+
+    pub fn savepoint(&self) -> Savepoint {
+        self.trx.savepoint()
+    }
+
+    /// The connection ends: a prepared transaction outlives it.
+    pub fn close(mut self) {
+        if self.prepared {
+            self.trx.detach();
+        } else {
+            self.trx.rollback();
+        }
+    }
+}

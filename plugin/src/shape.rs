@@ -1,0 +1,226 @@
+//! What the codecs know of a table: where its columns stand in the record, how they compare,
+//! and what each index holds.
+//!
+//! Index 0 of a shape is the clustered index. A table without a primary key is clustered by a
+//! hidden 8-byte big-endian number, and its declared keys begin at index 1.
+
+use sluice_engine::base::codec::{put_u8, put_varint};
+use sluice_engine::base::{Error, Result};
+
+/// The server's collations, as the key codec needs them.
+pub trait Collator {
+    /// Appends the weight string of `value`, which must compare with `memcmp`.
+    fn weights(&self, charset: usize, expansion: usize, value: &[u8], out: &mut Vec<u8>);
+    /// Bytes of the first `chars` characters.
+    fn prefix(&self, charset: usize, value: &[u8], chars: usize) -> usize;
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Unsigned,
+    Signed,
+    Float,
+    Double,
+    Ordered,
+    Char,
+    Varchar,
+    Blob,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    Binary,
+    Pad,
+    NoPad,
+}
+
+#[derive(Clone, Debug)]
+pub struct Column {
+    pub kind: Kind,
+    pub offset: usize,
+    pub length: usize,
+    /// Byte and bit in the record; `None` is NOT NULL.
+    pub null: Option<(usize, u8)>,
+    pub length_bytes: usize,
+    pub order: Order,
+    /// A space in the column's character set.
+    pub space: Vec<u8>,
+    /// The weight of a space.
+    pub space_weight: Vec<u8>,
+    pub char_bytes_max: usize,
+    pub expansion: usize,
+    pub collation_id: u32,
+    /// The server's CHARSET_INFO; opaque here.
+    pub charset: usize,
+}
+
+impl Column {
+    pub fn is_string(&self) -> bool {
+        matches!(self.kind, Kind::Char | Kind::Varchar | Kind::Blob)
+    }
+
+    /// CHAR without its padding: that is how it is stored and compared.
+    pub fn trim<'a>(&self, mut value: &'a [u8]) -> &'a [u8] {
+        while value.len() >= self.space.len() && value.ends_with(&self.space) {
+            value = &value[..value.len() - self.space.len()];
+        }
+        value
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct Part {
+    pub column: usize,
+    /// Bytes of the value that take part, if not all of it.
+    pub prefix: Option<usize>,
+    pub reverse: bool,
+    pub image_bytes: usize,
+}
+
+impl Part {
+    /// Can the column be rebuilt from the bytes of the key?
+    pub fn is_invertible(&self, columns: &[Column]) -> bool {
+        let column = &columns[self.column];
+        let whole = match column.kind {
+            Kind::Unsigned | Kind::Signed | Kind::Ordered => true,
+            // 0.0 and -0.0 share a key.
+            Kind::Float | Kind::Double => false,
+            Kind::Varchar => column.order == Order::Binary,
+            Kind::Char | Kind::Blob => false,
+        };
+        whole && self.prefix.is_none()
+    }
+
+    fn is_whole(&self, columns: &[Column]) -> bool {
+        self.prefix.is_none() && columns[self.column].kind != Kind::Blob
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Index {
+    /// As declared.
+    pub parts: Vec<Part>,
+    /// Columns that the server appends from the primary key, with their bytes in key images.
+    pub extended: Vec<(usize, usize)>,
+    pub unique: bool,
+    /// Columns kept in the payload, in packing order.
+    pub stored: Vec<usize>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Shape {
+    pub columns: Vec<Column>,
+    pub indexes: Vec<Index>,
+    pub hidden_key: bool,
+    /// The null bytes of an empty record.
+    pub null_bytes: Vec<u8>,
+    pub record_bytes: usize,
+}
+
+impl Shape {
+    /// Checks that every place is inside the record and fills in what follows from the keys.
+    /// `indexes` come in the server's order, the primary key first if there is one.
+    pub fn new(
+        columns: Vec<Column>,
+        mut indexes: Vec<Index>,
+        hidden_key: bool,
+        null_bytes: Vec<u8>,
+        record_bytes: usize,
+    ) -> Result<Shape> {
+        if hidden_key {
+            indexes.insert(0, Index { unique: true, ..Index::default() });
+        }
+        for column in &columns {
+            check_column(column, null_bytes.len(), record_bytes)?;
+        }
+        let parts_known = indexes.iter().all(|i| i.parts.iter().all(|p| p.column < columns.len()));
+        if indexes.is_empty() || !parts_known {
+            return Err(Error::Refused("key parts name columns that do not exist".into()));
+        }
+        let mut shape = Shape { columns, indexes, hidden_key, null_bytes, record_bytes };
+        for i in 0..shape.indexes.len() {
+            shape.indexes[i].stored = shape.stored_columns(i);
+        }
+        Ok(shape)
+    }
+
+    /// Clustered: every column that the key does not give back. Secondary: the columns of the
+    /// key and of the primary key that the bytes do not give back.
+    fn stored_columns(&self, index: usize) -> Vec<usize> {
+        let clustered = &self.indexes[0].parts;
+        let own = &self.indexes[index].parts;
+        let given = |c: usize| {
+            let inverts = |p: &Part| p.column == c && p.is_invertible(&self.columns);
+            own.iter().any(inverts) || clustered.iter().any(inverts)
+        };
+        if index == 0 {
+            return (0..self.columns.len()).filter(|&c| !given(c)).collect();
+        }
+        let mut out: Vec<usize> = own
+            .iter()
+            .chain(clustered)
+            .filter(|p| p.is_whole(&self.columns) && !given(p.column))
+            .map(|p| p.column)
+            .collect();
+        out.sort_unstable();
+        out.dedup();
+        out
+    }
+
+    /// The engine's number of the server's key.
+    pub fn index_of_key(&self, key: usize) -> usize {
+        key + usize::from(self.hidden_key)
+    }
+
+    pub fn key_of_index(&self, index: usize) -> usize {
+        index.saturating_sub(usize::from(self.hidden_key))
+    }
+
+    /// What the stored bytes depend on, kept with the table and compared at open.
+    pub fn definition(&self) -> Vec<u8> {
+        const DEFINITION_VERSION: u8 = 1;
+        let mut out = vec![DEFINITION_VERSION, u8::from(self.hidden_key)];
+        put_varint(&mut out, self.columns.len() as u64);
+        for c in &self.columns {
+            out.extend_from_slice(&[c.kind as u8, c.order as u8, u8::from(c.null.is_some())]);
+            put_varint(&mut out, c.length as u64);
+            put_u8(&mut out, c.length_bytes as u8);
+            put_varint(&mut out, u64::from(if c.is_string() { c.collation_id } else { 0 }));
+        }
+        put_varint(&mut out, self.indexes.len() as u64);
+        for index in &self.indexes {
+            put_u8(&mut out, u8::from(index.unique));
+            put_varint(&mut out, index.parts.len() as u64);
+            for part in &index.parts {
+                put_varint(&mut out, part.column as u64);
+                put_varint(&mut out, part.prefix.map_or(0, |n| n as u64 + 1));
+                put_u8(&mut out, u8::from(part.reverse));
+            }
+        }
+        out
+    }
+}
+
+fn check_column(column: &Column, null_bytes: usize, record_bytes: usize) -> Result<()> {
+    let room = match column.kind {
+        Kind::Varchar => column.length_bytes + column.length,
+        Kind::Blob => column.length_bytes + 8,
+        _ => column.length,
+    };
+    let widths = match column.kind {
+        Kind::Unsigned | Kind::Signed => (1..=8).contains(&column.length),
+        Kind::Float => column.length == 4,
+        Kind::Double => column.length == 8,
+        Kind::Varchar => (1..=2).contains(&column.length_bytes),
+        Kind::Blob => (1..=4).contains(&column.length_bytes),
+        Kind::Char => !column.space.is_empty(),
+        Kind::Ordered => true,
+    };
+    let padded = column.kind == Kind::Char || column.is_string() && column.order == Order::Pad;
+    let weights = !padded || (1..=8).contains(&column.space_weight.len());
+    let null_inside = column.null.is_none_or(|(at, bit)| at < null_bytes && bit != 0);
+    if column.offset + room > record_bytes || !widths || !weights || !null_inside {
+        return Err(Error::Refused(format!("a column does not fit its record: {column:?}")));
+    }
+    Ok(())
+}

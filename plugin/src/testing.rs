@@ -1,0 +1,36 @@
+//! What the tests of this room share: a small generator and a collator that needs no server.
+
+use crate::shape::Collator;
+
+/// xorshift64*: the same values for the same seed.
+pub struct Random(u64);
+
+impl Random {
+    pub fn new(seed: u64) -> Self {
+        Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    pub fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    pub fn below(&mut self, n: usize) -> usize {
+        (self.next() % n as u64) as usize
+    }
+}
+
+/// ASCII without regard to case; one byte a character.
+pub struct CaseBlind;
+
+impl Collator for CaseBlind {
+    fn weights(&self, _charset: usize, _expansion: usize, value: &[u8], out: &mut Vec<u8>) {
+        out.extend(value.iter().map(u8::to_ascii_uppercase));
+    }
+
+    fn prefix(&self, _charset: usize, value: &[u8], chars: usize) -> usize {
+        value.len().min(chars)
+    }
+}
