@@ -37,13 +37,16 @@ start_server() {
 
 server_pid() { cat "$1/mariadbd.pid" 2>/dev/null; }
 
-# SIGKILL for the server of directory $1, and its end.
+# SIGKILL for every server of directory $1, and their end. By the directory and not by the pid file,
+# which is not there yet, or not whole, when somebody interrupts the start.
 kill_server() {
   local pid
-  pid=$(server_pid "$1") || return 0
-  [[ -n $pid && $(readlink "/proc/$pid/exe" 2>/dev/null) == *mariadbd* ]] || return 0
-  kill -KILL "$pid" 2>/dev/null || return 0
-  while [[ -e /proc/$pid ]]; do sleep 0.05; done
+  for pid in $(pgrep -f -- "--datadir=$1/"); do
+    kill -KILL "$pid" 2>/dev/null || continue
+    while [[ -d /proc/$pid && $(sed 's/.*) //' "/proc/$pid/stat" 2>/dev/null) != Z* ]]; do
+      sleep 0.05
+    done
+  done
 }
 
 # Runs SQL on the server of directory $1.
