@@ -13,7 +13,7 @@ use crate::session::Session;
 use crate::shape::{Collator, Shape};
 use sluice_engine::base::codec::put_bytes;
 use sluice_engine::base::{Error, Result};
-use sluice_engine::db::{Direction, Engine, Entry, ReadMode, RowWrite, Table, TableCursor as Cursor};
+use sluice_engine::db::{Cursor, Direction, Engine, Entry, ReadMode, RowWrite, Table};
 use std::ops::Bound;
 use std::sync::Arc;
 
