@@ -139,9 +139,7 @@ impl Session {
             gate.tree().get(key, &mut |current| {
                 attempt = match current {
                     None => Attempt::Missing,
-                    Some(entry) => {
-                        self.lock_entry(gate.id(), key, None, entry, mode, wait, out)
-                    }
+                    Some(entry) => self.lock_entry(gate.id(), key, None, entry, mode, wait, out),
                 };
                 if matches!(attempt, Attempt::Missing) {
                     self.lock_gap(gate.id(), key, mode);
