@@ -168,18 +168,28 @@ impl Session {
         }
     }
 
-    /// The payload of the newest version, whoever wrote it. For what the caller has locked.
+    /// The payload of the newest version that was not rolled back. For what the caller has locked:
+    /// so nobody else is writing it, but what was rolled back may not be reverted yet.
     pub fn get_newest(&mut self, gate: &TreeGate, key: &[u8], out: &mut Vec<u8>) -> Result<bool> {
-        let mut found = Ok(false);
-        gate.tree().get(key, &mut |current| {
-            let Some(entry) = current else { return };
-            found = EntryHeader::split(entry).map(|(header, payload)| {
-                out.clear();
-                out.extend_from_slice(payload);
-                !header.is_deleted()
-            });
-        })?;
-        found
+        loop {
+            let mut found = Ok(false);
+            let mut rolled_back = None;
+            gate.tree().get(key, &mut |current| {
+                let Some(entry) = current else { return };
+                found = EntryHeader::split(entry).map(|(header, payload)| {
+                    if self.ctx.table.state(header.txn) == TxnState::Aborted {
+                        rolled_back = Some(header);
+                    }
+                    out.clear();
+                    out.extend_from_slice(payload);
+                    !header.is_deleted()
+                });
+            })?;
+            match rolled_back {
+                Some(bad) => self.ctx.revert_entry(gate, key, bad)?,
+                None => return found,
+            }
+        }
     }
 
     /// Under the entry's latch: takes the lock and copies the payload, or says what is in the way.
