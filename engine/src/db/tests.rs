@@ -307,6 +307,25 @@ fn a_writer_waits_for_the_writer_before_it() {
     assert_eq!(first.duplicate_index(), 0);
 }
 
+/// Idle background threads kept the engine alive for one another, and its directory locked.
+#[test]
+fn an_engine_dropped_without_shutdown_lets_go_of_its_directory() {
+    let os = SimOs::new(1);
+    let open = || {
+        let os = Arc::clone(&os) as Arc<dyn Os>;
+        Engine::open(os, Config::new("/data"), Arc::new(NoHost))
+    };
+    let engine = open().unwrap();
+    std::thread::sleep(Duration::from_millis(150));
+    drop(engine);
+    // A step under way ends first.
+    let again = (0..100).find_map(|_| {
+        std::thread::sleep(Duration::from_millis(20));
+        open().ok()
+    });
+    again.expect("the directory stays locked").shutdown().unwrap();
+}
+
 /// The row was reverted on touch, its chunks still carried the delete marks of the rolled back
 /// update: "part of a long value is missing".
 #[test]
