@@ -307,6 +307,25 @@ fn a_writer_waits_for_the_writer_before_it() {
     assert_eq!(first.duplicate_index(), 0);
 }
 
+/// A superblock that was never written whole was taken for a damaged one, for ever.
+#[test]
+fn a_creation_that_loses_power_anywhere_is_started_again() {
+    for seed in 0..200 {
+        let os = SimOs::new(seed);
+        let mut rng = SimRng::new(seed);
+        for _ in 0..4 {
+            os.fail_after(rng.below(50), Fault::PowerCut);
+            drop(open(&os));
+            os.crash();
+        }
+        let engine = open(&os).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+        engine.create_table(TABLE, spec()).unwrap();
+        drop(engine);
+        let engine = open(&os).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+        assert_eq!(engine.table_names(), [TABLE]);
+    }
+}
+
 /// Idle background threads kept the engine alive for one another, and its directory locked.
 #[test]
 fn an_engine_dropped_without_shutdown_lets_go_of_its_directory() {
