@@ -2,6 +2,7 @@
 
 SHELL := /bin/bash
 ROUNDS ?= 20
+SEEDS ?= 100
 ARGS ?=
 
 .DEFAULT_GOAL := build
@@ -25,8 +26,8 @@ check: ## format, clippy without warnings, licences, rules of the house
 deny: ## licences, advisories and sources of all dependencies
 	@scripts/deny $(ARGS)
 
-sim: ## the whole engine under the seeded simulator, e.g. ARGS="--seeds 100"
-	@cargo run --release --locked -p sluice-sim -- $(ARGS)
+sim: ## the whole engine on a simulated machine that loses power, SEEDS=100 times
+	@cargo run --release --locked -p sluice-sim -- run --seeds $(SEEDS) $(ARGS)
 
 mtr: build ## our suite under the server's test driver, or what ARGS says
 	@scripts/mtr $(ARGS)

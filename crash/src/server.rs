@@ -1,5 +1,8 @@
 //! A private server on a directory of its own, as a child of this process: it dies with the
 //! harness, and it is killed by its process id and nothing else.
+//!
+//! Safety argument: `geteuid`, `kill` and `prctl` take no pointers to memory; between fork and exec
+//! only `prctl` runs; a pid is used while its child has not been waited for.
 
 use crate::client::Client;
 use std::fs::{self, File};

@@ -1,4 +1,6 @@
 //! Random records through both codecs: keys order as values do, and everything comes back.
+//!
+//! Safety argument: a record is read only beside the buffers that its BLOB columns point to.
 
 use crate::key::{self, KeyMaker};
 use crate::record::{put_variable, Record};

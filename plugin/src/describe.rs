@@ -1,4 +1,4 @@
-//! From the C description of a table to its shape. Part of `abi`: the safety argument is there
+//! From the C description of a table to its shape. Part of `abi`. Safety argument: the one there
 //! (3: descriptions are valid during the call and as long as their counts say).
 
 use crate::abi::{AbiColumn, AbiKey, AbiKeyPart, AbiTable, AbiXid};

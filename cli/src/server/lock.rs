@@ -1,6 +1,8 @@
 //! The lock of a server directory. It is taken by `start`, inherited by the
 //! server and therefore held until the server is gone, however it goes: no pid
 //! can be reused, and no clean-up is needed after a crash.
+//!
+//! Safety argument: `flock` takes a descriptor that a live `File` owns, and no pointer.
 
 use super::layout::ServerDir;
 use super::Result;

@@ -1,4 +1,6 @@
 //! Which process is the server of a directory, and how to talk to it.
+//!
+//! Safety argument: `sysconf` takes a number and answers one.
 
 use super::layout::ServerDir;
 use std::fs;

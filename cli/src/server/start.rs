@@ -1,4 +1,7 @@
 //! `sluice server start`.
+//!
+//! Safety argument: `geteuid`, `setsid` and `fcntl` take no pointers, and what runs between fork
+//! and exec makes such calls only.
 
 use super::layout::{Marker, ServerDir};
 use super::lock::DirLock;

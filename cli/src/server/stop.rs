@@ -1,4 +1,6 @@
 //! `sluice server stop`.
+//!
+//! Safety argument: `kill` takes numbers; the pid was found to be our server just before.
 
 use super::layout::ServerDir;
 use super::lock::DirLock;

@@ -4,6 +4,7 @@
 use super::config::Level;
 use super::engine::Engine;
 use crate::base::{Error, Result};
+use parking_lot::{Condvar, Mutex};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -35,6 +36,25 @@ const WORKERS: [Worker; 5] = [
     Worker { name: "sluice-purge", idle: Duration::from_millis(100), step: Engine::purge_step },
 ];
 
+/// Wakes idle workers. It is not a part of the engine, so that whoever idles does not keep the
+/// engine alive: several workers in turn would do so for ever.
+#[derive(Default)]
+pub(crate) struct Bell {
+    rung: Mutex<()>,
+    heard: Condvar,
+}
+
+impl Bell {
+    pub fn ring(&self) {
+        drop(self.rung.lock());
+        self.heard.notify_all();
+    }
+
+    fn wait(&self, idle: Duration) {
+        self.heard.wait_for(&mut self.rung.lock(), idle);
+    }
+}
+
 impl Engine {
     pub(crate) fn start_background(self: &Arc<Self>) {
         if !self.config.background {
@@ -43,7 +63,8 @@ impl Engine {
         let mut threads = self.threads.lock();
         for worker in &WORKERS {
             let engine = Arc::downgrade(self);
-            let body = move || run(&engine, worker);
+            let bell = Arc::clone(&self.bell);
+            let body = move || run(&engine, &bell, worker);
             match std::thread::Builder::new().name(worker.name.into()).spawn(body) {
                 Ok(handle) => threads.push(handle),
                 Err(error) => {
@@ -118,7 +139,7 @@ impl Engine {
     }
 }
 
-fn run(engine: &Weak<Engine>, worker: &Worker) {
+fn run(engine: &Weak<Engine>, bell: &Bell, worker: &Worker) {
     let mut last_error: Option<Instant> = None;
     while let Some(engine) = engine.upgrade() {
         if engine.stopped.load(Ordering::SeqCst) {
@@ -135,17 +156,11 @@ fn run(engine: &Weak<Engine>, worker: &Worker) {
                 REST_AFTER_ERROR
             }
         };
-        engine.wait_for_work(idle);
+        drop(engine);
+        bell.wait(idle);
     }
 }
 
 fn report(engine: &Engine, worker: &str, error: &Error) {
     engine.host.log(Level::Error, &format!("Sluice: {worker}: {error}"));
-}
-
-impl Engine {
-    fn wait_for_work(&self, idle: Duration) {
-        let mut work = self.work.lock();
-        self.work_arrived.wait_for(&mut work, idle);
-    }
 }

@@ -1,5 +1,6 @@
 //! The engine: everything that is open, and who waits for what.
 
+use super::background::Bell;
 use super::config::{Config, FlushAtCommit, Host};
 use super::table::Table;
 use super::trx::Trx;
@@ -63,8 +64,7 @@ pub struct Engine {
     /// Trees of dropped tables whose pages are not all free yet.
     pub(crate) dropped_trees: Mutex<Vec<crate::base::TreeId>>,
     pub(crate) stopped: AtomicBool,
-    pub(crate) work: Mutex<u64>,
-    pub(crate) work_arrived: Condvar,
+    pub(crate) bell: Arc<Bell>,
     pub(crate) last_log_flush_ns: AtomicU64,
     last_checkpoint_ns: AtomicU64,
     pub(crate) records_at_checkpoint: AtomicU64,
@@ -118,8 +118,7 @@ impl Engine {
             prepared: Mutex::default(),
             dropped_trees: Mutex::default(),
             stopped: AtomicBool::new(false),
-            work: Mutex::new(0),
-            work_arrived: Condvar::new(),
+            bell: Arc::default(),
             last_log_flush_ns: AtomicU64::new(0),
             last_checkpoint_ns: AtomicU64::new(0),
             records_at_checkpoint: AtomicU64::new(0),
@@ -243,8 +242,7 @@ impl Engine {
     }
 
     pub(crate) fn wake_background(&self) {
-        *self.work.lock() += 1;
-        self.work_arrived.notify_all();
+        self.bell.ring();
     }
 
     /// Stops the background, writes a last checkpoint, and refuses everything from then on.

@@ -28,6 +28,8 @@ mod open;
 mod prepared;
 mod redo;
 mod status;
+#[cfg(test)]
+mod stress_tests;
 mod table;
 #[cfg(test)]
 mod tests;

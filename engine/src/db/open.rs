@@ -6,11 +6,11 @@ use super::engine::{CheckpointState, Engine, Parts};
 use super::note::CheckpointNote;
 use super::redo::Redo;
 use super::table::{Counters, Table};
-use crate::base::{Csn, EntryHeader, Error, Lsn, PageId, Result, TreeId, TxnId};
+use crate::base::{Csn, EntryHeader, Error, Lsn, PageId, Result, TreeId, TxnId, BLOCK_BYTES};
 use crate::btree::{Env, Tree};
 use crate::buffer::{Pool, PoolOptions};
 use crate::catalog::{Catalog, TableDef, CATALOG_TREE, FIRST_USER_TREE};
-use crate::os::Os;
+use crate::os::{AlignedBuf, OpenMode, Os};
 use crate::store::{Store, StoreOptions};
 use crate::txn::{
     Context, ImageEntry, ImageState, LockManager, Open, PurgeItem, Registry, TableImage, Trees,
@@ -18,7 +18,7 @@ use crate::txn::{
 };
 use crate::wal::{Wal, WalAnchor, WalOptions};
 use std::collections::{HashMap, HashSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 const LOG_SEGMENT_BYTES: u64 = 16 << 20;
@@ -75,12 +75,9 @@ impl Engine {
         let lock = os.lock_dir(&config.data_dir)?;
         let opening = Opening { os, config, geometry, host, lock };
         let engine = match opening.existing_store()? {
-            Some((store, note)) if !note.is_empty() => opening.recover(store, &note)?,
-            Some((store, _)) => {
-                drop(store);
-                opening.restart_creation()?
-            }
-            None => opening.create()?,
+            Found::Store(store, note) => opening.recover(store, &note)?,
+            Found::Unfinished => opening.restart_creation()?,
+            Found::Nothing => opening.create()?,
         };
         engine.start_background();
         Ok(engine)
@@ -95,6 +92,14 @@ struct Opening {
     lock: Box<dyn Send + Sync>,
 }
 
+/// What is in the directories.
+enum Found {
+    Nothing,
+    /// A creation that never saw its first checkpoint: nothing was acknowledged yet.
+    Unfinished,
+    Store(Arc<Store>, Vec<u8>),
+}
+
 /// The rooms, connected.
 struct Rooms {
     wal: Arc<Wal>,
@@ -104,10 +109,16 @@ struct Rooms {
 }
 
 impl Opening {
-    fn existing_store(&self) -> Result<Option<(Arc<Store>, Vec<u8>)>> {
-        if self.os.exists(&self.config.data_dir.join("superblock"))? {
+    fn existing_store(&self) -> Result<Found> {
+        if self.os.exists(&self.superblock())? {
             let options = store_options(&self.config, self.geometry);
-            return Store::open(Arc::clone(&self.os), options).map(Some);
+            return match Store::open(Arc::clone(&self.os), options) {
+                Ok((store, note)) if !note.is_empty() => Ok(Found::Store(store, note)),
+                Ok(_) => Ok(Found::Unfinished),
+                // The log is created after the store: without one there are no data to lose.
+                Err(Error::Corrupt { .. }) if self.is_store_unfinished()? => Ok(Found::Unfinished),
+                Err(error) => Err(error),
+            };
         }
         for dir in [self.config.data_dir.clone(), self.config.log_dir()] {
             for path in self.os.list(&dir)? {
@@ -122,24 +133,44 @@ impl Opening {
                 }
             }
         }
-        Ok(None)
+        Ok(Found::Nothing)
+    }
+
+    fn superblock(&self) -> PathBuf {
+        self.config.data_dir.join("superblock")
+    }
+
+    fn is_store_unfinished(&self) -> Result<bool> {
+        let has_log = !self.os.list(&self.config.log_dir())?.is_empty();
+        Ok(!has_log && !Store::exists(&*self.os, &self.config.data_dir)?)
     }
 
     fn is_dir(&self, path: &Path) -> bool {
         path == self.config.log_dir() || self.os.list(path).is_ok_and(|names| !names.is_empty())
     }
 
-    /// The store was created but never saw its first checkpoint: nothing was acknowledged yet.
+    /// Starts again from nothing. A crash at any point leaves an unfinished creation behind: the
+    /// log goes first, then the superblock is blanked, its last slot before the first, then the
+    /// rest goes; the blank superblock stays for the new store.
     fn restart_creation(self) -> Result<Arc<Engine>> {
-        for dir in [self.config.log_dir(), self.config.data_dir.clone()] {
-            for path in self.os.list(&dir)? {
-                if path.file_name().is_some_and(|n| n != LOCK_FILE) && !self.is_dir(&path) {
-                    self.os.remove(&path)?;
-                }
-            }
-            self.os.sync_dir(&dir)?;
+        self.remove_files(&self.config.log_dir())?;
+        let slots = self.os.open(&self.superblock(), OpenMode { create: false, direct: true })?;
+        for slot in (0..slots.len()? / BLOCK_BYTES as u64).rev() {
+            slots.write_durable(&AlignedBuf::new(BLOCK_BYTES), slot * BLOCK_BYTES as u64)?;
         }
+        self.remove_files(&self.config.data_dir)?;
         self.create()
+    }
+
+    fn remove_files(&self, dir: &Path) -> Result<()> {
+        let superblock = self.superblock();
+        for path in self.os.list(dir)? {
+            let kept = path == superblock || path.file_name().is_some_and(|n| n == LOCK_FILE);
+            if !kept && !self.is_dir(&path) {
+                self.os.remove(&path)?;
+            }
+        }
+        self.os.sync_dir(dir)
     }
 
     fn create(self) -> Result<Arc<Engine>> {

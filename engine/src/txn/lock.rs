@@ -418,3 +418,7 @@ impl Drop for Ticket {
 #[cfg(test)]
 #[path = "lock_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "lock_model_tests.rs"]
+mod model_tests;

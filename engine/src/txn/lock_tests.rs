@@ -4,24 +4,24 @@ use std::thread;
 use Bound::{Excluded, Included, Unbounded};
 use Mode::{Exclusive as X, Shared as S};
 
-const T: TreeId = TreeId(7);
-const LONG: Duration = Duration::from_secs(20);
+pub(super) const T: TreeId = TreeId(7);
+pub(super) const LONG: Duration = Duration::from_secs(20);
 
-fn manager() -> (Arc<TxnTable>, Arc<LockManager>) {
+pub(super) fn manager() -> (Arc<TxnTable>, Arc<LockManager>) {
     let table = TxnTable::new(TxnId(1));
     (Arc::clone(&table), LockManager::new(table))
 }
 
-fn quiet(_: u64, _: u64) {}
+pub(super) fn quiet(_: u64, _: u64) {}
 
-fn ticket(enqueued: Enqueued) -> Ticket {
+pub(super) fn ticket(enqueued: Enqueued) -> Ticket {
     match enqueued {
         Enqueued::Waiting(ticket) => ticket,
         other => panic!("expected to wait, not {other:?}"),
     }
 }
 
-fn assert_clean(m: &LockManager) {
+pub(super) fn assert_clean(m: &LockManager) {
     let stats = m.stats();
     assert_eq!((stats.rows, stats.intervals), (0, 0));
     let locks = m.locks.lock();
