@@ -8,8 +8,6 @@
 //! * `handler` is an open table, `session` a transaction, `engine` the one engine.
 
 pub mod abi;
-#[cfg(test)]
-mod codec_tests;
 #[cfg(not(test))]
 mod declare;
 mod describe;
@@ -24,3 +22,5 @@ pub mod session;
 pub mod shape;
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod codec_tests;
