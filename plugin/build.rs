@@ -1,13 +1,19 @@
 //! Compiles the C++ handler against the headers of one exact server release.
 //!
 //! `SLUICE_PREFIX` (default: `.prefix` in the workspace) holds `build.env`, written by
-//! `make build`, which says where the headers and libmysqlservices.a are.
+//! `make build`, which says where the headers are.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs, process};
 
-const SOURCES: [&str; 6] =
-    ["plugin.cc", "hton.cc", "handler_ddl.cc", "handler_read.cc", "handler_write.cc", "describe.cc"];
+const SOURCES: [&str; 6] = [
+    "plugin.cc",
+    "hton.cc",
+    "handler_ddl.cc",
+    "handler_read.cc",
+    "handler_write.cc",
+    "describe.cc",
+];
 
 fn main() {
     let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("set by cargo"));
@@ -24,7 +30,7 @@ fn main() {
         process::exit(1);
     };
     compile(&root.join("src/cpp"), &settings);
-    link(&settings);
+    link();
 }
 
 fn setting<'a>(settings: &'a str, name: &str) -> &'a str {
@@ -39,7 +45,9 @@ fn compile(source_dir: &Path, settings: &str) {
     let mut build = cc::Build::new();
     build.cpp(true).std("gnu++17").opt_level(2).pic(true).warnings(false).cargo_metadata(false);
     build.flag("-Wall").flag("-fvisibility=hidden");
-    for define in ["MYSQL_DYNAMIC_PLUGIN", "DBUG_OFF", "HAVE_CONFIG_H"] {
+    // Without MYSQL_DYNAMIC_PLUGIN: services are called in the server directly. Their pointers
+    // would have to be exported to be filled in, and a cdylib exports Rust symbols only.
+    for define in ["DBUG_OFF", "HAVE_CONFIG_H"] {
         build.define(define, None);
     }
     // Foreign headers: their warnings are not ours.
@@ -52,13 +60,11 @@ fn compile(source_dir: &Path, settings: &str) {
 }
 
 /// The handler goes in whole; `src/declare.rs` exports what the server looks for.
-fn link(settings: &str) {
+fn link() {
     let out = env::var("OUT_DIR").expect("set by cargo");
     println!("cargo:rustc-link-search=native={out}");
-    println!("cargo:rustc-link-search=native={}", setting(settings, "MARIADB_LIBDIR"));
     println!("cargo:rustc-cdylib-link-arg=-Wl,--whole-archive");
     println!("cargo:rustc-cdylib-link-arg={out}/libsluice_handler.a");
     println!("cargo:rustc-cdylib-link-arg=-Wl,--no-whole-archive");
-    println!("cargo:rustc-cdylib-link-arg=-lmysqlservices");
     println!("cargo:rustc-cdylib-link-arg=-lstdc++");
 }

@@ -208,9 +208,9 @@ fn sluice_commit_ordered(session: *mut Session) -> i32 {
     })
 }
 
-fn sluice_commit(session: *mut Session) -> i32 {
+fn sluice_commit(session: *mut Session, binlog_decides: i32) -> i32 {
     // SAFETY: argument 1.
-    guard(|| unsafe { borrow(session)? }.commit().map(|()| 0))
+    guard(|| unsafe { borrow(session)? }.commit(binlog_decides != 0).map(|()| 0))
 }
 
 fn sluice_rollback(session: *mut Session) -> i32 {

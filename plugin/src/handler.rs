@@ -13,7 +13,7 @@ use crate::session::Session;
 use crate::shape::{Collator, Shape};
 use sluice_engine::base::codec::put_bytes;
 use sluice_engine::base::{Error, Result};
-use sluice_engine::db::{Direction, Engine, Entry, ReadMode, RowWrite, Table, TableCursor as Cursor};
+use sluice_engine::db::{Cursor, Direction, Engine, Entry, ReadMode, RowWrite, Table};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -234,7 +234,11 @@ impl Handler {
             None => Bound::Unbounded,
             Some(at) => {
                 let key = self.encode(index, at)?;
-                if at.inclusive { Bound::Included(key) } else { at_successor(&key) }
+                if at.inclusive {
+                    Bound::Included(key)
+                } else {
+                    at_successor(&key)
+                }
             }
         };
         let high = match high {
@@ -327,7 +331,12 @@ impl Handler {
     }
 
     /// A row by its reference: a key image of the primary key, or the hidden key.
-    pub fn fetch(&mut self, session: &mut Session, image: &[u8], record: &mut [u8]) -> Result<bool> {
+    pub fn fetch(
+        &mut self,
+        session: &mut Session,
+        image: &[u8],
+        record: &mut [u8],
+    ) -> Result<bool> {
         let key = self.encode_ref(image)?;
         if !session.trx.get(&self.table, 0, &key, self.mode, &mut self.payload)? {
             return Ok(false);
@@ -487,10 +496,7 @@ impl Handler {
 }
 
 fn as_entries(buffers: &[EntryBuffer]) -> Vec<Entry<'_>> {
-    buffers
-        .iter()
-        .map(|b| Entry { key: &b.key, payload: &b.payload, unique: b.unique })
-        .collect()
+    buffers.iter().map(|b| Entry { key: &b.key, payload: &b.payload, unique: b.unique }).collect()
 }
 
 fn as_bound(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {

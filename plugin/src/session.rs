@@ -55,10 +55,12 @@ impl Session {
         self.ordered = true;
     }
 
-    /// After commit_ordered the coordinator's own log decides this transaction at recovery, so
-    /// there is nothing left to wait for; else this commit makes itself durable.
-    pub fn commit(&mut self) -> Result<()> {
-        let flush = !self.ordered;
+    /// After commit_ordered the binary log decides this transaction at recovery, so there is
+    /// nothing left to wait for; else this commit makes itself durable. The coordinator of a
+    /// server without binary log (tc.log) decides nothing: 10.11 rolls back at recovery whatever
+    /// it finds prepared (`xarecover_handlerton` never looks at its list).
+    pub fn commit(&mut self, binlog_decides: bool) -> Result<()> {
+        let flush = !(self.ordered && binlog_decides);
         self.forget();
         self.trx.commit(flush)
     }

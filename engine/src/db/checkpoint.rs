@@ -22,22 +22,21 @@ const WRITEBACK_PAGES: usize = 64;
 impl Engine {
     /// A whole checkpoint. Sessions go on meanwhile.
     pub fn checkpoint_now(&self) -> Result<()> {
-        let mut state = self.checkpoint.lock();
-        self.write_checkpoint(&mut state)?;
-        drop(state);
+        let one_at_a_time = self.checkpointing.lock();
+        self.write_checkpoint()?;
+        drop(one_at_a_time);
         self.announce_room();
         self.release_log();
         Ok(())
     }
 
-    fn write_checkpoint(&self, state: &mut CheckpointState) -> Result<()> {
+    fn write_checkpoint(&self) -> Result<()> {
         let target = self.wal.end();
         while !self.pool.writeback_before(target, WRITEBACK_PAGES)? {}
         let note = self.checkpoint_note()?;
         self.store.checkpoint(&note.encode(), &mut |_| self.flush_log())?;
-        state.needs_from = note.needs_from();
-        state.redo_from = note.redo_from;
-        state.count += 1;
+        *self.checkpoint.lock() =
+            CheckpointState { needs_from: note.needs_from(), redo_from: note.redo_from };
         self.redo_from.store(note.redo_from.0, Ordering::Relaxed);
         Ok(())
     }

@@ -34,7 +34,6 @@ pub(crate) struct CheckpointState {
     /// Below it, recovery from this checkpoint reads nothing: not to scan, to revert or to purge.
     pub needs_from: Lsn,
     pub redo_from: Lsn,
-    pub count: u64,
 }
 
 pub struct Engine {
@@ -53,6 +52,8 @@ pub struct Engine {
     pub(crate) ddl: Mutex<()>,
     pub(crate) next_tree: AtomicU32,
     pub(crate) next_table: AtomicU64,
+    /// One checkpoint at a time.
+    pub(crate) checkpointing: Mutex<()>,
     pub(crate) checkpoint: Mutex<CheckpointState>,
     /// The redo point of the last checkpoint, for those who wait for room in the log.
     pub(crate) redo_from: AtomicU64,
@@ -111,6 +112,7 @@ impl Engine {
             ddl: Mutex::default(),
             next_tree: AtomicU32::new(parts.next_tree),
             next_table: AtomicU64::new(parts.next_table),
+            checkpointing: Mutex::default(),
             checkpoint: Mutex::new(parts.checkpoint),
             sessions: Mutex::default(),
             prepared: Mutex::default(),

@@ -13,8 +13,8 @@
 //! 5. A table's trees are closed, and the record that says so is durable, before a page of them
 //!    is freed.
 //!
-//! Lock order: `ddl` before `checkpoint` before everything in the rooms below; `tables`,
-//! `sessions`, `prepared` and `dropped_trees` are leaves, held for a look-up only.
+//! Lock order: `ddl` before `checkpointing` before everything in the rooms below; `checkpoint`,
+//! `tables`, `sessions`, `prepared` and `dropped_trees` are leaves, held for a look-up only.
 
 mod analysis;
 mod background;

@@ -244,8 +244,7 @@ impl Opening {
         let catalog_tree = Tree::open(Arc::clone(&rooms.env), CATALOG_TREE, note.catalog_root);
         let catalog = Catalog::new(ctx.trees.add(catalog_tree));
         let scanned = rooms.wal.end().0.saturating_sub(note.scan_from.0);
-        let state =
-            CheckpointState { needs_from: note.needs_from(), redo_from: note.redo_from, count: 0 };
+        let state = CheckpointState { needs_from: note.needs_from(), redo_from: note.redo_from };
         let engine = Engine::new(Parts {
             config: self.config,
             host: self.host,

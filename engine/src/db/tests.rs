@@ -398,6 +398,27 @@ fn prepared_transactions_survive_and_keep_their_rows_locked() {
     }
 }
 
+/// Found by a crash test of the server: the row's entry was reverted on touch, the chunks of its
+/// long value still carried the delete marks of the transaction rolled back.
+#[test]
+fn a_locking_read_sees_the_long_value_behind_a_rolled_back_update() {
+    let os = SimOs::new(1);
+    let engine = open(&os).unwrap();
+    engine.create_table(TABLE, spec()).unwrap();
+    let table = engine.table(TABLE).unwrap().unwrap();
+    let row = |filler| Row { id: 1, plain: 1, unique: 1, filler };
+    let mut trx = engine.begin(1);
+    row(20_000).images().with(|w| trx.insert(&table, w)).unwrap();
+    trx.commit(true).unwrap();
+    let (old, new) = (row(20_000).images(), row(30_000).images());
+    old.with(|o| new.with(|n| trx.update(&table, o, n))).unwrap();
+    trx.rollback();
+    let mode = ReadMode::Lock { exclusive: true, wait: WaitPolicy::Wait };
+    let mut payload = Vec::new();
+    assert!(trx.get(&table, 0, &old.keys[0], mode, &mut payload).unwrap());
+    assert_eq!(payload, old.payloads[0]);
+}
+
 fn ddl_step(rng: &mut SimRng, engine: &Engine, exists: &mut BTreeSet<String>) -> Result<()> {
     let name = format!("db/t{}", rng.below(3));
     if !exists.contains(&name) {

@@ -257,21 +257,12 @@ impl Session {
         let mut retries = 0;
         while !cursor.ended {
             let Some(gate) = cursor.gate.clone() else { return Ok(false) };
-            if !self.find_key(cursor, &gate, mode)? {
-                cursor.ended = true;
-                return Ok(false);
-            }
-            let mut attempt = Attempt::Missing;
-            let (key, payload) = (&cursor.key, &mut cursor.payload);
-            gate.tree().get(key, &mut |current| {
-                if let Some(entry) = current {
-                    attempt = self.try_lock_entry(gate.id(), key, entry, mode, wait, payload);
-                }
-                if matches!(attempt, Attempt::Missing) {
-                    self.lock_gap(gate.id(), key, mode);
-                }
-            })?;
+            let Some(attempt) = self.lock_next_entry(cursor, &gate, mode, wait)? else {
+                cursor.ended = self.close_range(cursor, &gate, mode)?;
+                continue;
+            };
             match attempt {
+                Attempt::Locked | Attempt::Missing if self.was_passed(cursor, &gate)? => {}
                 Attempt::Locked => {
                     cursor.from = Bound::Excluded(cursor.key.clone());
                     return Ok(true);
@@ -293,50 +284,82 @@ impl Session {
         Ok(false)
     }
 
-    /// Puts the next entry's key into the cursor. Where gaps are locked, the interval up to it
-    /// (or up to the end of the scan) is locked when this returns.
-    ///
-    /// The interval ends before the key: the entry has a lock of its own, or is one.
-    fn find_key(&mut self, cursor: &mut Cursor, gate: &TreeGate, mode: Mode) -> Result<bool> {
-        let mut found = peek_key(cursor, gate)?;
-        while self.locks_gaps() {
-            let near = as_slice(&cursor.from);
-            let far = match found {
-                true => Bound::Excluded(&cursor.key[..]),
-                false => as_slice(&cursor.to),
-            };
-            let (low, high) = match cursor.direction {
+    /// Tries to lock the next entry and, where gaps are locked, the gap before it, under the latch
+    /// under which it is found. `None`: there is no next entry.
+    fn lock_next_entry(
+        &mut self,
+        cursor: &mut Cursor,
+        gate: &TreeGate,
+        mode: Mode,
+        wait: WaitPolicy,
+    ) -> Result<Option<Attempt>> {
+        let Cursor { from, to, direction, key, payload, .. } = cursor;
+        let mut attempt = None;
+        let near = as_slice(from);
+        first_entry(gate, near, *direction, &mut |found, entry| {
+            if past(found, to, *direction) {
+                return;
+            }
+            key.clear();
+            key.extend_from_slice(found);
+            let far = Bound::Included(found);
+            let range = match direction {
                 Direction::Forward => (near, far),
                 Direction::Backward => (far, near),
             };
-            self.ctx.locks.lock_range(&self.owner, gate.id(), low, high, mode);
-            // Whoever slipped in before the interval was locked is found by a second look.
-            let before = found.then(|| cursor.key.clone());
-            found = peek_key(cursor, gate)?;
-            if before.as_deref() == found.then_some(&cursor.key[..]) {
-                break;
-            }
+            let range = self.locks_gaps().then_some(range);
+            attempt = Some(self.lock_entry(gate.id(), found, range, entry, mode, wait, payload));
+        })?;
+        Ok(attempt)
+    }
+
+    /// Whether somebody has inserted an entry before the one just locked: the gap may reach over
+    /// leaves whose latches were not held when it was locked.
+    fn was_passed(&self, cursor: &mut Cursor, gate: &TreeGate) -> Result<bool> {
+        if !self.locks_gaps() {
+            return Ok(false);
         }
-        Ok(found)
+        let mut same = false;
+        first_entry(gate, as_slice(&cursor.from), cursor.direction, &mut |found, _| {
+            same = found == &cursor.key[..];
+        })?;
+        Ok(!same)
+    }
+
+    /// Locks the rest of the range behind the last entry. `false`: an entry has come meanwhile.
+    fn close_range(&self, cursor: &Cursor, gate: &TreeGate, mode: Mode) -> Result<bool> {
+        if !self.locks_gaps() {
+            return Ok(true);
+        }
+        let (near, far) = (as_slice(&cursor.from), as_slice(&cursor.to));
+        let (low, high) = match cursor.direction {
+            Direction::Forward => (near, far),
+            Direction::Backward => (far, near),
+        };
+        self.ctx.locks.lock_range(&self.owner, gate.id(), low, high, mode);
+        let mut nothing = true;
+        first_entry(gate, near, cursor.direction, &mut |found, _| {
+            nothing = past(found, &cursor.to, cursor.direction);
+        })?;
+        Ok(nothing)
     }
 }
 
-/// The key of the next entry, whatever its state; into `cursor.key`.
-fn peek_key(cursor: &mut Cursor, gate: &TreeGate) -> Result<bool> {
-    let mut from = cursor.from.clone();
-    let (direction, to, out) = (cursor.direction, &cursor.to, &mut cursor.key);
+/// Calls `f` with the first entry from the bound on, if there is one, under its leaf's latch.
+fn first_entry(
+    gate: &TreeGate,
+    from: Bound<&[u8]>,
+    direction: Direction,
+    f: &mut dyn FnMut(&[u8], &[u8]),
+) -> Result<()> {
+    let mut from = from.map(<[u8]>::to_vec);
     loop {
-        let mut found = false;
-        let end = gate.tree().scan_leaf(as_slice(&from), direction, &mut |key, _| {
-            if !past(key, to, direction) {
-                found = true;
-                out.clear();
-                out.extend_from_slice(key);
-            }
+        let end = gate.tree().scan_leaf(as_slice(&from), direction, &mut |key, entry| {
+            f(key, entry);
             ControlFlow::Break(())
         })?;
         match end {
-            LeafEnd::Stopped | LeafEnd::End => return Ok(found),
+            LeafEnd::Stopped | LeafEnd::End => return Ok(()),
             LeafEnd::Next(fence) => from = continue_at(fence, direction),
         }
     }

@@ -9,7 +9,7 @@
 
 use super::session::Session;
 use super::trees::TreeGate;
-use super::{Enqueued, Isolation, Mode, Ticket, TxnState};
+use super::{Enqueued, Granted, Isolation, Mode, Ticket, TxnState};
 use crate::base::{EntryHeader, Error, Result, TreeId, TxnId};
 use std::ops::Bound;
 
@@ -139,7 +139,7 @@ impl Session {
             gate.tree().get(key, &mut |current| {
                 attempt = match current {
                     None => Attempt::Missing,
-                    Some(entry) => self.try_lock_entry(gate.id(), key, entry, mode, wait, out),
+                    Some(entry) => self.lock_entry(gate.id(), key, None, entry, mode, wait, out),
                 };
                 if matches!(attempt, Attempt::Missing) {
                     self.lock_gap(gate.id(), key, mode);
@@ -168,24 +168,23 @@ impl Session {
         }
     }
 
-    /// The payload of the newest version that was not rolled back. For what the caller has locked:
-    /// so nobody else is writing it, but what was rolled back may not be reverted yet.
+    /// The payload of the newest version that is not rolled back, of what the caller has locked.
     pub fn get_newest(&mut self, gate: &TreeGate, key: &[u8], out: &mut Vec<u8>) -> Result<bool> {
         loop {
             let mut found = Ok(false);
-            let mut rolled_back = None;
+            let mut aborted = None;
             gate.tree().get(key, &mut |current| {
                 let Some(entry) = current else { return };
                 found = EntryHeader::split(entry).map(|(header, payload)| {
                     if self.ctx.table.state(header.txn) == TxnState::Aborted {
-                        rolled_back = Some(header);
+                        aborted = Some(header);
                     }
                     out.clear();
                     out.extend_from_slice(payload);
                     !header.is_deleted()
                 });
             })?;
-            match rolled_back {
+            match aborted {
                 Some(bad) => self.ctx.revert_entry(gate, key, bad)?,
                 None => return found,
             }
@@ -193,10 +192,13 @@ impl Session {
     }
 
     /// Under the entry's latch: takes the lock and copies the payload, or says what is in the way.
-    pub(crate) fn try_lock_entry(
+    /// With a `range`, which ends at the key, the lock is an interval over all of it.
+    #[allow(clippy::too_many_arguments)]
+    pub(crate) fn lock_entry(
         &self,
         tree: TreeId,
         key: &[u8],
+        range: Option<(Bound<&[u8]>, Bound<&[u8]>)>,
         entry: &[u8],
         mode: Mode,
         wait: WaitPolicy,
@@ -216,12 +218,19 @@ impl Session {
                 }
             }
         }
+        let locks = &self.ctx.locks;
+        let granted = match range {
+            Some(range) => locks.try_lock_next(&self.owner, tree, range, key, mode),
+            None if header.is_deleted() => return Attempt::Missing,
+            None if own => Ok(Granted::Held),
+            None => locks.try_lock(&self.owner, tree, key, mode),
+        };
+        // An own version is its own exclusive lock.
+        if granted.is_err() && !own {
+            return self.blocked(tree, key, mode, wait, None);
+        }
         if header.is_deleted() {
             return Attempt::Missing;
-        }
-        // An own version is its own exclusive lock.
-        if !own && self.ctx.locks.try_lock(&self.owner, tree, key, mode).is_err() {
-            return self.blocked(tree, key, mode, wait, None);
         }
         out.clear();
         out.extend_from_slice(payload);

@@ -160,9 +160,8 @@ static bool refuse_columns(const TABLE *table)
       return refuse("generated columns yet (column `%s`)", name);
     if (!kind_of(field))
     {
-      StringBuffer<128> type;
-      field->sql_type(type);
-      return refuse("the type %s (column `%s`)", type.c_ptr_safe(), name);
+      const Name &type= field->type_handler()->name();
+      return refuse("the type %.*s (column `%s`)", int(type.length()), type.ptr(), name);
     }
   }
   return false;

@@ -59,8 +59,10 @@ THR_LOCK_DATA **ha_sluice::store_lock(THD *thd, THR_LOCK_DATA **to, thr_lock_typ
                      command == SQLCOM_UPDATE || command == SQLCOM_CREATE_TABLE;
   if (read_committed && source && (type == TL_READ || type == TL_READ_NO_INSERT))
     shared= false;
+  /* A copying ALTER keeps writers out by its metadata lock and reads in a fresh transaction. */
   if (command == SQLCOM_CHECKSUM || command == SQLCOM_ALTER_TABLE ||
-      command == SQLCOM_ANALYZE || command == SQLCOM_CHECK)
+      command == SQLCOM_CREATE_INDEX || command == SQLCOM_DROP_INDEX ||
+      command == SQLCOM_OPTIMIZE || command == SQLCOM_ANALYZE || command == SQLCOM_CHECK)
     shared= false;
   m_stored_lock= shared ? SLUICE_LOCK_SHARED : SLUICE_LOCK_NONE;
   /* lock_count() is 0: the server's own table locks are not used. */

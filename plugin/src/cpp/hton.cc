@@ -57,7 +57,7 @@ static int commit(handlerton *, THD *thd, bool all)
   if (!session)
     return 0;
   if (all || !in_transaction(thd))
-    return sluice_report(thd, sluice_commit(session));
+    return sluice_report(thd, sluice_commit(session, tc_log == &mysql_bin_log));
   return sluice_statement_end(session);
 }
 

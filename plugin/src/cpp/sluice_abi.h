@@ -200,7 +200,8 @@ int32_t sluice_statement_rollback(sluice_session *session);
 int32_t sluice_open_snapshot(sluice_session *session);
 int32_t sluice_prepare(sluice_session *session, const sluice_xid *xid);
 int32_t sluice_commit_ordered(sluice_session *session);
-int32_t sluice_commit(sluice_session *session);
+/* binlog_decides: the binary log is the coordinator and tells at recovery who has committed. */
+int32_t sluice_commit(sluice_session *session, int32_t binlog_decides);
 int32_t sluice_rollback(sluice_session *session);
 int32_t sluice_savepoint_set(sluice_session *session, void *to);
 int32_t sluice_savepoint_rollback(sluice_session *session, const void *from);
