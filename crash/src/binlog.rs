@@ -119,7 +119,7 @@ fn parse(text: impl BufRead) -> io::Result<Contents> {
         } else if let Some(rest) = line.strip_prefix("### ") {
             in_journal = match rest.strip_prefix("INSERT INTO ") {
                 Some(table) => table == "`k9`.`journal`",
-                None => in_journal && rest.starts_with("  @") || rest == "SET" && in_journal,
+                None => in_journal && (rest.starts_with("  @") || rest == "SET"),
             };
             if let Some(id) = rest.strip_prefix("  @1=").filter(|_| in_journal) {
                 let id = id.split(' ').next().unwrap_or_default();

@@ -130,14 +130,14 @@ impl World {
         assert!(self.state.tables.keys().eq(&engine.table_names()), "tables differ");
         for (name, rows) in &self.state.tables {
             let table = table(engine, name);
-            check_rows(&mut engine.begin(99), &table, rows);
+            check_rows(&mut engine.begin(99), &table, rows).expect("a scan");
         }
         for _ in 0..20 {
             engine.step().expect("background work after a recovery");
         }
         for (name, rows) in &self.state.tables {
             let table = table(engine, name);
-            check_rows(&mut engine.begin(99), &table, rows);
+            check_rows(&mut engine.begin(99), &table, rows).expect("a scan");
             let faults = engine.check_table(name).expect("the table is there");
             assert!(faults.is_empty(), "{faults:?}");
         }
@@ -195,10 +195,7 @@ impl Life {
             68..=79 => self.end(world, number),
             80..=82 => self.prepare(world, number),
             83..=85 => self.ddl(world),
-            86..=89 => {
-                self.read(world);
-                Ok(())
-            }
+            86..=89 => self.read(world),
             90 => world.powered(self.engine.checkpoint_now()),
             91..=95 => world.powered(self.engine.step()),
             _ => world.powered(self.engine.flush_log()),
@@ -322,21 +319,22 @@ impl Life {
     }
 
     /// Takes a snapshot, or looks whether the one taken earlier still shows the same.
-    fn read(&mut self, world: &World) {
+    fn read(&mut self, world: &World) -> Step {
         if let Some(mut reader) = self.reader.take() {
             for ((name, id), rows) in &reader.seen {
                 let table = self.engine.table(name).ok().flatten();
                 if let Some(table) = table.filter(|table| table.id() == *id) {
-                    check_rows(&mut reader.trx, &table, rows);
+                    world.powered(check_rows(&mut reader.trx, &table, rows))?;
                 }
             }
-            return;
+            return Ok(());
         }
         let mut trx = self.engine.begin(50);
         trx.open_snapshot();
         let tables = world.state.tables.iter();
         let seen = tables.map(|(n, rows)| ((n.clone(), table(&self.engine, n).id()), rows.clone()));
         self.reader = Some(Reader { trx, seen: seen.collect() });
+        Ok(())
     }
 }
 
@@ -364,38 +362,36 @@ fn table(engine: &Engine, name: &str) -> Arc<Table> {
     engine.table(name).ok().flatten().unwrap_or_else(|| panic!("{name} is gone"))
 }
 
-fn scan(
-    trx: &mut Trx,
-    table: &Arc<Table>,
-    index: usize,
-    way: Direction,
-) -> Vec<(Vec<u8>, Vec<u8>)> {
+type Entries = Vec<(Vec<u8>, Vec<u8>)>;
+
+fn scan(trx: &mut Trx, table: &Arc<Table>, index: usize, way: Direction) -> Result<Entries> {
     let (mut cursor, all) = (Cursor::default(), Bound::Unbounded);
-    trx.seek(&mut cursor, table, index, all, all, way, ReadMode::Snapshot).expect("a scan");
+    trx.seek(&mut cursor, table, index, all, all, way, ReadMode::Snapshot)?;
     let mut found = Vec::new();
-    while trx.next(&mut cursor).unwrap_or_else(|e| panic!("scan of {}: {e}", table.name())) {
+    while trx.next(&mut cursor)? {
         found.push((cursor.key().to_vec(), cursor.payload().to_vec()));
     }
-    found
+    Ok(found)
 }
 
-fn rows_of(engine: &Arc<Engine>, name: &str) -> Vec<(Vec<u8>, Vec<u8>)> {
-    scan(&mut engine.begin(98), &table(engine, name), 0, Direction::Forward)
+fn rows_of(engine: &Arc<Engine>, name: &str) -> Entries {
+    scan(&mut engine.begin(98), &table(engine, name), 0, Direction::Forward).expect("a scan")
 }
 
-fn payloads(rows: &Rows) -> Vec<(Vec<u8>, Vec<u8>)> {
+fn payloads(rows: &Rows) -> Entries {
     rows.values().map(|row| (row.id.to_be_bytes().to_vec(), row.payload())).collect()
 }
 
-fn check_rows(trx: &mut Trx, table: &Arc<Table>, rows: &Rows) {
-    let found = scan(trx, table, 0, Direction::Forward);
+fn check_rows(trx: &mut Trx, table: &Arc<Table>, rows: &Rows) -> Result<()> {
+    let found = scan(trx, table, 0, Direction::Forward)?;
     assert!(found == payloads(rows), "{}: {} rows, not {}", table.name(), found.len(), rows.len());
     for index in 1..3 {
         let mut keys: Vec<_> = rows.values().map(|row| row.keys()[index].clone()).collect();
         keys.sort();
-        let forward = scan(trx, table, index, Direction::Forward);
+        let forward = scan(trx, table, index, Direction::Forward)?;
         assert!(forward.iter().map(|e| &e.0).eq(&keys), "{} index {index}", table.name());
-        let backward = scan(trx, table, index, Direction::Backward);
+        let backward = scan(trx, table, index, Direction::Backward)?;
         assert!(backward.iter().rev().eq(&forward), "{} index {index} backwards", table.name());
     }
+    Ok(())
 }

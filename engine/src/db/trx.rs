@@ -311,6 +311,7 @@ impl Trx {
     }
 
     /// Starts a scan of index `index` from `from`; `to` is its far end in the scan's direction.
+    #[allow(clippy::too_many_arguments, reason = "what a range scan is, each named")]
     pub fn seek(
         &mut self,
         cursor: &mut TableCursor,

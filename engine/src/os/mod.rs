@@ -48,6 +48,7 @@ pub trait Os: Send + Sync {
 }
 
 /// One open file. Offsets and lengths are bytes.
+#[allow(clippy::len_without_is_empty, reason = "a length that can fail is no container's")]
 pub trait File: Send + Sync {
     fn path(&self) -> &Path;
     fn len(&self) -> Result<u64>;

@@ -21,6 +21,7 @@ pub struct RealOs {
 }
 
 impl RealOs {
+    #[allow(clippy::new_ret_no_self, reason = "it is used behind its trait only")]
     pub fn new() -> Arc<dyn Os> {
         Arc::new(RealOs { start: Instant::now() })
     }

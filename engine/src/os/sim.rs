@@ -122,9 +122,7 @@ impl SimOs {
         let mut world = self.world.lock();
         if let Some(&i) = world.live.get(path) {
             let at = offset as usize;
-            for image in [&mut world.inodes[i].live] {
-                image[at] ^= 1 << bit;
-            }
+            world.inodes[i].live[at] ^= 1 << bit;
             if at < world.inodes[i].durable.len() {
                 world.inodes[i].durable[at] ^= 1 << bit;
             }
