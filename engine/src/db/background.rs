@@ -100,6 +100,8 @@ impl Engine {
     fn space_step(&self) -> Result<bool> {
         if self.wants_checkpoint() {
             self.checkpoint_now()?;
+        } else if self.store.wants_checkpoint() {
+            self.checkpoint_map()?;
         }
         self.release_log();
         let dropping = self.free_dropped_step();
@@ -112,7 +114,7 @@ impl Engine {
 
     fn wants_checkpoint(&self) -> bool {
         let redo = self.redo_bytes();
-        if redo >= self.log_capacity() / 100 * CHECKPOINT_PERCENT || self.store.wants_checkpoint() {
+        if redo >= self.log_capacity() / 100 * CHECKPOINT_PERCENT {
             return true;
         }
         let idle_ns = self.os.now_ns().saturating_sub(self.last_checkpoint_ns());

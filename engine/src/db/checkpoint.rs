@@ -3,7 +3,7 @@
 //! Order, and why:
 //! 1. The log's end is read before anything is looked at: whatever happens later lies behind it,
 //!    in the part of the log that recovery scans anyway.
-//! 2. Dirty pages from before that point are written.
+//! 2. Dirty pages from before that point are written, unless only space is wanted.
 //! 3. The redo point is taken, then the ids to come, then the registry of transactions. A
 //!    transaction in the middle of a record says so and holds the scan's start back.
 //! 4. The log is flushed; what the note says of transactions is then durable.
@@ -20,9 +20,24 @@ use std::sync::atomic::Ordering;
 const WRITEBACK_PAGES: usize = 64;
 
 impl Engine {
-    /// A whole checkpoint. Sessions go on meanwhile.
+    /// A whole checkpoint: dirty pages are written first, so that redo starts about here.
+    /// Sessions go on meanwhile.
     pub fn checkpoint_now(&self) -> Result<()> {
+        self.checkpoint_with(true)
+    }
+
+    /// Makes the page map durable as it is, so that the space of replaced images becomes free.
+    /// Writing dirty pages for that would replace as many images again.
+    pub(crate) fn checkpoint_map(&self) -> Result<()> {
+        self.checkpoint_with(false)
+    }
+
+    fn checkpoint_with(&self, writeback: bool) -> Result<()> {
         let one_at_a_time = self.checkpointing.lock();
+        if writeback {
+            let target = self.wal.end();
+            while !self.pool.writeback_before(target, WRITEBACK_PAGES)? {}
+        }
         self.write_checkpoint()?;
         drop(one_at_a_time);
         self.announce_room();
@@ -31,8 +46,6 @@ impl Engine {
     }
 
     fn write_checkpoint(&self) -> Result<()> {
-        let target = self.wal.end();
-        while !self.pool.writeback_before(target, WRITEBACK_PAGES)? {}
         let note = self.checkpoint_note()?;
         self.store.checkpoint(&note.encode(), &mut |_| self.flush_log())?;
         *self.checkpoint.lock() =
