@@ -9,7 +9,7 @@
 
 use super::session::Session;
 use super::trees::TreeGate;
-use super::{Enqueued, Isolation, Mode, Ticket, TxnState};
+use super::{Enqueued, Granted, Isolation, Mode, Ticket, TxnState};
 use crate::base::{EntryHeader, Error, Result, TreeId, TxnId};
 use std::ops::Bound;
 
@@ -134,6 +134,8 @@ impl Session {
         out: &mut Vec<u8>,
     ) -> Result<bool> {
         let mode = if exclusive { Mode::Exclusive } else { Mode::Shared };
+        let mut waited = false;
+        self.lock_is_new = false;
         loop {
             let mut attempt = Attempt::Missing;
             gate.tree().get(key, &mut |current| {
@@ -146,14 +148,24 @@ impl Session {
                 }
             })?;
             match attempt {
-                Attempt::Locked => return Ok(true),
+                Attempt::Locked(granted) => {
+                    self.lock_is_new = waited || granted == Granted::New;
+                    return Ok(true);
+                }
                 Attempt::Missing | Attempt::Skip => return Ok(false),
-                Attempt::Wait(ticket) => self.wait(ticket)?,
+                Attempt::Wait(ticket) => {
+                    waited |= !self.holds_any(gate.id(), key);
+                    self.wait(ticket)?;
+                }
                 Attempt::Revert(bad) => self.ctx.revert_entry(gate, key, bad)?,
                 Attempt::Again => {}
                 Attempt::Fault(error) => return Err(error),
             }
         }
+    }
+
+    pub(crate) fn holds_any(&self, tree: TreeId, key: &[u8]) -> bool {
+        self.ctx.locks.holds(&self.owner, tree, key, Mode::Shared)
     }
 
     pub(crate) fn locks_gaps(&self) -> bool {
@@ -210,12 +222,16 @@ impl Session {
             return Attempt::Missing;
         }
         // An own version is its own exclusive lock.
-        if !own && self.ctx.locks.try_lock(&self.owner, tree, key, mode).is_err() {
-            return self.blocked(tree, key, mode, wait, None);
+        let mut granted = Granted::Held;
+        if !own {
+            match self.ctx.locks.try_lock(&self.owner, tree, key, mode) {
+                Ok(how) => granted = how,
+                Err(_) => return self.blocked(tree, key, mode, wait, None),
+            }
         }
         out.clear();
         out.extend_from_slice(payload);
-        Attempt::Locked
+        Attempt::Locked(granted)
     }
 
     fn blocked(
@@ -241,7 +257,7 @@ impl Session {
 
 /// What came of locking an entry under its latch.
 pub(crate) enum Attempt {
-    Locked,
+    Locked(Granted),
     Missing,
     Skip,
     Wait(Ticket),
