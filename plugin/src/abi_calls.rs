@@ -242,10 +242,9 @@ fn sluice_savepoint_rollback(session: *mut Session, from: *const c_void) -> i32 
 
 fn sluice_recover(to: *mut AbiXid, room: usize) -> usize {
     guard_or(0, || {
-        let list = engine::get()?.prepared();
-        let known = list.iter().filter_map(|bytes| describe::xid_of(bytes));
         let mut n = 0;
-        for xid in known.take(room) {
+        for bytes in engine::recover_pass(room)? {
+            let Some(xid) = describe::xid_of(&bytes) else { continue };
             // SAFETY: `to` has room for `room` values.
             unsafe { to.add(n).write(xid) };
             n += 1;

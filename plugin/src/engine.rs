@@ -9,7 +9,7 @@ use std::cell::Cell;
 use std::collections::HashSet;
 use std::ffi::c_void;
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
 static ENGINE: OnceLock<Arc<Engine>> = OnceLock::new();
 pub static HOST: OnceLock<AbiHost> = OnceLock::new();
@@ -56,6 +56,21 @@ pub fn stop() -> Result<()> {
         Some(engine) => engine.shutdown(),
         None => Ok(()),
     }
+}
+
+/// Where a pass over the prepared transactions stands: the name that was handed out last.
+static RECOVER_AT: Mutex<Option<Vec<u8>>> = Mutex::new(None);
+
+/// The next names, at most `room`. The server asks until it gets fewer than it has room for;
+/// then a new pass begins.
+pub fn recover_pass(room: usize) -> Result<Vec<Vec<u8>>> {
+    let mut at = RECOVER_AT.lock().unwrap_or_else(|e| e.into_inner());
+    let mut names = get()?.prepared();
+    names.sort_unstable();
+    names.retain(|name| at.as_ref().is_none_or(|last| name > last));
+    names.truncate(room);
+    *at = if names.len() < room { None } else { names.last().cloned() };
+    Ok(names)
 }
 
 pub fn session_opened(id: u64) {

@@ -10,7 +10,7 @@ use crate::order::successor;
 use crate::record::Record;
 use crate::row;
 use crate::session::Session;
-use crate::shape::{Collator, Shape};
+use crate::shape::{Collator, Index, Shape};
 use sluice_engine::base::codec::put_bytes;
 use sluice_engine::base::{Error, Result};
 use sluice_engine::db::{Cursor, Direction, Engine, Entry, ReadMode, RowWrite, Table};
@@ -47,6 +47,12 @@ struct EntryBuffer {
     unique: bool,
 }
 
+#[derive(Clone, Copy, Default)]
+struct FreshLocks {
+    entry: bool,
+    row: bool,
+}
+
 #[derive(Default)]
 struct Scan {
     index: usize,
@@ -76,8 +82,12 @@ pub struct Handler {
     scan: Scan,
     /// Clustered key of the row in the record buffer.
     row_key: Vec<u8>,
+    /// The entry and the row of the last read whose locks may be given back.
+    fresh_locks: FreshLocks,
     payload: Vec<u8>,
     entries: [Vec<EntryBuffer>; 2],
+    /// Indexes that the present write changes.
+    touched: Vec<bool>,
     scratch: Vec<u8>,
     variable: Vec<u8>,
 }
@@ -108,8 +118,10 @@ impl Handler {
             cursor: Cursor::default(),
             scan: Scan::default(),
             row_key: Vec::new(),
+            fresh_locks: FreshLocks::default(),
             payload: Vec::new(),
             entries: [Vec::new(), Vec::new()],
+            touched: Vec::new(),
             scratch: Vec::new(),
             variable: Vec::new(),
         })
@@ -128,6 +140,7 @@ impl Handler {
     // Writing.
 
     pub fn insert(&mut self, session: &mut Session, record: Record<'_>) -> Result<()> {
+        self.touch_all();
         if self.shape.hidden_key {
             self.row_key = self.table.next_hidden_key().to_be_bytes().to_vec();
         }
@@ -144,6 +157,7 @@ impl Handler {
         before: Record<'_>,
         after: Record<'_>,
     ) -> Result<Change> {
+        self.note_touched(before, after);
         self.make_entries(0, before);
         self.make_entries(1, after);
         let [old, new] = &self.entries;
@@ -157,6 +171,7 @@ impl Handler {
     }
 
     pub fn delete(&mut self, session: &mut Session, record: Record<'_>) -> Result<()> {
+        self.touch_all();
         self.make_entries(0, record);
         let entries = as_entries(&self.entries[0]);
         session.trx.delete(&self.table, &RowWrite { entries: &entries })
@@ -169,7 +184,38 @@ impl Handler {
         done
     }
 
-    /// One pass from the record to the bytes of every index.
+    fn took_lock(&self, session: &Session) -> bool {
+        self.mode != ReadMode::Snapshot && session.trx.lock_is_new()
+    }
+
+    fn touch_all(&mut self) {
+        self.touched.clear();
+        self.touched.resize(self.shape.indexes.len(), true);
+    }
+
+    /// Which indexes does the change from `before` to `after` touch?
+    fn note_touched(&mut self, before: Record<'_>, after: Record<'_>) {
+        let shape = &self.shape;
+        let differs = |&column: &usize| {
+            let column = &shape.columns[column];
+            let nulls = (before.is_null(column), after.is_null(column));
+            nulls.0 != nulls.1 || !nulls.0 && before.value(column) != after.value(column)
+        };
+        let index_differs = |index: &Index| {
+            index
+                .parts
+                .iter()
+                .map(|p| p.column)
+                .chain(index.stored.iter().copied())
+                .any(|c| differs(&c))
+        };
+        let key_differs = shape.indexes[0].parts.iter().any(|p| differs(&p.column));
+        self.touched.clear();
+        self.touched.extend(shape.indexes.iter().map(|index| key_differs || index_differs(index)));
+    }
+
+    /// One pass from the record to the bytes of every touched index; the entries of the others
+    /// stay empty, which the engine takes for unchanged.
     fn make_entries(&mut self, which: usize, record: Record<'_>) {
         let shape = &self.shape;
         let entries = &mut self.entries[which];
@@ -189,6 +235,9 @@ impl Handler {
             let index = i + 1;
             entry.key.clear();
             entry.payload.clear();
+            if !self.touched[index] {
+                continue;
+            }
             let has_null = maker.put_parts(index, record, &mut entry.key);
             entry.unique = shape.indexes[index].unique && !has_null;
             if entry.unique {
@@ -338,9 +387,11 @@ impl Handler {
         record: &mut [u8],
     ) -> Result<bool> {
         let key = self.encode_ref(image)?;
+        self.fresh_locks = FreshLocks::default();
         if !session.trx.get(&self.table, 0, &key, self.mode, &mut self.payload)? {
             return Ok(false);
         }
+        self.fresh_locks.row = self.took_lock(session);
         self.row_key = key;
         let payload = std::mem::take(&mut self.payload);
         let done = self.put_row(&payload, record);
@@ -365,9 +416,19 @@ impl Handler {
         self.range_end = None;
     }
 
+    /// The statement does not want the row that was read last: its locks go, in the index and
+    /// of the row, unless the transaction had them before. What it has changed stays locked by
+    /// its id in the entries.
     pub fn unlock_row(&mut self, session: &mut Session) {
-        if self.scan.live.is_some() {
+        let fresh = std::mem::take(&mut self.fresh_locks);
+        let index = self.scan.index;
+        if fresh.row {
+            session.trx.unlock(&self.table, 0, &self.row_key);
+        }
+        if fresh.entry && self.scan.live.is_some() {
             session.trx.unlock_last(&self.cursor);
+        } else if fresh.entry {
+            session.trx.unlock(&self.table, index, &self.scan.at);
         }
     }
 
@@ -412,10 +473,12 @@ impl Handler {
 
     fn advance(&mut self, session: &mut Session, record: &mut [u8]) -> Result<bool> {
         loop {
+            self.fresh_locks = FreshLocks::default();
             if !session.trx.next(&mut self.cursor)? {
                 // The last entry stays where a scan in the other direction begins.
                 return Ok(false);
             }
+            self.fresh_locks.entry = self.took_lock(session);
             self.scan.started = true;
             // The cursor is moved out while its bytes are decoded into self.
             let cursor = std::mem::take(&mut self.cursor);
@@ -436,6 +499,7 @@ impl Handler {
     ) -> Result<bool> {
         let mut payload = std::mem::take(&mut self.payload);
         let found = session.trx.get(&self.table, index, &key, self.mode, &mut payload);
+        self.fresh_locks = FreshLocks { entry: self.took_lock(session), row: false };
         self.scan.narrowed = true;
         self.scan.started = true;
         let done = match found {
@@ -469,6 +533,10 @@ impl Handler {
         let (clustered, stored) = key::split_entry(&self.shape, index, entry_key, payload)?;
         self.row_key.clear();
         self.row_key.extend_from_slice(clustered);
+        let is_locking = self.mode != ReadMode::Snapshot;
+        if self.keyread && is_locking && !self.lock_row(session)? {
+            return Ok(false);
+        }
         if self.keyread {
             record[..self.shape.null_bytes.len()].copy_from_slice(&self.shape.null_bytes);
             row::unpack(&self.shape, index, stored, record)?;
@@ -478,12 +546,22 @@ impl Handler {
         }
         let mut row = std::mem::take(&mut self.payload);
         let found = session.trx.get(&self.table, 0, clustered, self.mode, &mut row);
+        self.fresh_locks.row = self.took_lock(session);
         let done = match found {
             Ok(true) => self.put_row(&row, record).map(|()| true),
             other => other,
         };
         self.payload = row;
         done
+    }
+
+    /// An index entry alone does not keep others from changing the rest of its row.
+    fn lock_row(&mut self, session: &mut Session) -> Result<bool> {
+        let mut row = std::mem::take(&mut self.payload);
+        let found = session.trx.get(&self.table, 0, &self.row_key, self.mode, &mut row);
+        self.payload = row;
+        self.fresh_locks.row = self.took_lock(session);
+        found
     }
 
     /// The row of `row_key` to the record. BLOB columns point into `payload`.

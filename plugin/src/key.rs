@@ -109,6 +109,14 @@ impl KeyMaker<'_> {
                 out.extend_from_slice(&double_order(bits).to_be_bytes());
             }
             Kind::Ordered => out.extend_from_slice(&value[..prefix.unwrap_or(value.len())]),
+            // Compared as if filled with spaces: with characters that weigh nothing it tells how
+            // many there are.
+            Kind::Char if column.order == Order::NoPad => {
+                let chars = prefix.unwrap_or(column.length) / column.char_bytes_max.max(1);
+                let n = self.collator.prefix(column.charset, value, chars);
+                self.weigh(column, &value[..n.min(value.len())]);
+                order::put_escaped(self.scratch, out);
+            }
             Kind::Char => {
                 let value = column.trim(self.cut(column, prefix, column.trim(value)));
                 self.weigh(column, value);
@@ -203,11 +211,10 @@ fn part_len(shape: &Shape, part: &Part, bytes: &[u8]) -> Result<(usize, bool)> {
     let rest = &bytes[marker..];
     let n = match column.kind {
         Kind::Ordered => part.prefix.unwrap_or(column.length),
-        Kind::Char => order::padded_len(rest, column.space_weight.len(), mask)?,
-        Kind::Varchar | Kind::Blob if column.order == Order::Pad => {
+        Kind::Char | Kind::Varchar | Kind::Blob if column.order == Order::Pad => {
             order::padded_len(rest, column.space_weight.len(), mask)?
         }
-        Kind::Varchar | Kind::Blob => order::escaped_len(rest, mask)?,
+        Kind::Char | Kind::Varchar | Kind::Blob => order::escaped_len(rest, mask)?,
         _ => column.length,
     };
     if n > rest.len() {

@@ -25,6 +25,8 @@ impl Session {
         self.trx.set_lock_timeout(timeout);
         if !self.in_statement {
             self.in_statement = true;
+            // A kill that is meant for this statement is seen when it waits: engine.rs asks.
+            self.trx.clear_interrupt();
             self.trx.set_isolation(isolation);
             self.trx.statement_start();
         }

@@ -356,6 +356,17 @@ impl Trx {
         self.session.unlock(&table.gates[index], key);
     }
 
+    /// Did the last locking [`Trx::get`] or [`Trx::next`] take its row lock, rather than find it
+    /// held already? Only such a lock may be given back.
+    pub fn lock_is_new(&self) -> bool {
+        self.session.lock_is_new()
+    }
+
+    /// A kill was for an earlier statement: waits of this one begin undisturbed.
+    pub fn clear_interrupt(&self) {
+        self.session.clear_interrupt();
+    }
+
     fn end_victim<R>(&mut self, outcome: Result<R>) -> Result<R> {
         if let Err(Error::Deadlock) = outcome {
             self.rollback();

@@ -7,7 +7,7 @@
 use super::read::{unsettled, Attempt, ReadMode, Seen, View, WaitPolicy};
 use super::session::Session;
 use super::trees::TreeGate;
-use super::Mode;
+use super::{Granted, Mode};
 use crate::base::{EntryHeader, Error, Result};
 use crate::btree::{Direction, LeafEnd};
 use std::ops::{Bound, ControlFlow};
@@ -255,6 +255,8 @@ impl Session {
     ) -> Result<bool> {
         let mode = if exclusive { Mode::Exclusive } else { Mode::Shared };
         let mut retries = 0;
+        let mut waited = false;
+        self.lock_is_new = false;
         while !cursor.ended {
             let Some(gate) = cursor.gate.clone() else { return Ok(false) };
             let Some(attempt) = self.lock_next_entry(cursor, &gate, mode, wait)? else {
@@ -262,16 +264,20 @@ impl Session {
                 continue;
             };
             match attempt {
-                Attempt::Locked | Attempt::Missing if self.was_passed(cursor, &gate)? => {}
-                Attempt::Locked => {
+                Attempt::Locked(_) | Attempt::Missing if self.was_passed(cursor, &gate)? => {}
+                Attempt::Locked(granted) => {
+                    self.lock_is_new = waited || granted == Granted::New;
                     cursor.from = Bound::Excluded(cursor.key.clone());
                     return Ok(true);
                 }
                 Attempt::Missing | Attempt::Skip => {
                     cursor.from = Bound::Excluded(cursor.key.clone());
-                    retries = 0;
+                    (retries, waited) = (0, false);
                 }
-                Attempt::Wait(ticket) => self.wait(ticket)?,
+                Attempt::Wait(ticket) => {
+                    waited |= !self.holds_any(gate.id(), &cursor.key);
+                    self.wait(ticket)?;
+                }
                 Attempt::Revert(bad) => self.ctx.revert_entry(&gate, &cursor.key, bad)?,
                 Attempt::Again => {}
                 Attempt::Fault(error) => return Err(error),

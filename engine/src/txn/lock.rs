@@ -28,8 +28,10 @@ impl Conflict {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Granted {
-    /// The row was not held, or only in a weaker mode.
+    /// The row was not held.
     New,
+    /// It was held in a weaker mode.
+    Raised,
     /// The owner held it already, itself or through an interval.
     Held,
 }
@@ -115,7 +117,7 @@ impl LockManager {
     ) -> std::result::Result<Granted, Conflict> {
         let mut locks = self.locks.lock();
         let granted = admit(&mut locks, owner, tree, key, mode)?;
-        if granted == Granted::New {
+        if granted != Granted::Held {
             locks.grant(owner, tree, key, mode);
         }
         Ok(granted)
@@ -159,7 +161,7 @@ impl LockManager {
         }
         match admit(&mut locks, owner, tree, key, mode) {
             Ok(Granted::Held) => return Enqueued::Granted,
-            Ok(Granted::New) => {
+            Ok(Granted::New | Granted::Raised) => {
                 locks.grant(owner, tree, key, mode);
                 return Enqueued::Granted;
             }
@@ -309,7 +311,11 @@ fn admit(
         return Err(Conflict::with(&other));
     }
     let is_covered = tree.intervals.covering(owner, key) >= Some(mode);
-    Ok(if is_covered { Granted::Held } else { Granted::New })
+    Ok(match by_row {
+        _ if is_covered => Granted::Held,
+        Some(_) => Granted::Raised,
+        None => Granted::New,
+    })
 }
 
 /// Records that `txn` holds the row by its id in the entry. A recovered transaction has no

@@ -35,13 +35,13 @@ fn compatibility_upgrade_and_fairness() {
     let [a, b, c] = [1, 2, 3].map(|s| m.owner(s));
     assert_eq!(m.try_lock(&a, T, b"k", S), Ok(Granted::New));
     assert_eq!(m.try_lock(&a, T, b"k", S), Ok(Granted::Held));
-    assert_eq!(m.try_lock(&a, T, b"k", X), Ok(Granted::New), "sole holder upgrades");
+    assert_eq!(m.try_lock(&a, T, b"k", X), Ok(Granted::Raised), "sole holder upgrades");
     assert_eq!(m.try_lock(&b, T, b"k", S), Err(Conflict { session: 1, txn: None }));
     m.release_all(&a);
     m.try_lock(&a, T, b"k", S).unwrap();
     let wait_b = ticket(m.enqueue(&b, T, b"k", X, None));
     assert!(m.try_lock(&c, T, b"k", S).is_err(), "a newcomer stays behind a waiter");
-    assert_eq!(m.try_lock(&a, T, b"k", X), Ok(Granted::New), "an upgrade does not");
+    assert_eq!(m.try_lock(&a, T, b"k", X), Ok(Granted::Raised), "an upgrade does not");
     m.release_all(&a);
     wait_b.wait(LONG, &quiet).unwrap();
     assert!(m.holds(&b, T, b"k", X) && !m.holds(&c, T, b"k", S));

@@ -134,6 +134,8 @@ impl Session {
         out: &mut Vec<u8>,
     ) -> Result<bool> {
         let mode = if exclusive { Mode::Exclusive } else { Mode::Shared };
+        let mut waited = false;
+        self.lock_is_new = false;
         loop {
             let mut attempt = Attempt::Missing;
             gate.tree().get(key, &mut |current| {
@@ -146,14 +148,24 @@ impl Session {
                 }
             })?;
             match attempt {
-                Attempt::Locked => return Ok(true),
+                Attempt::Locked(granted) => {
+                    self.lock_is_new = waited || granted == Granted::New;
+                    return Ok(true);
+                }
                 Attempt::Missing | Attempt::Skip => return Ok(false),
-                Attempt::Wait(ticket) => self.wait(ticket)?,
+                Attempt::Wait(ticket) => {
+                    waited |= !self.holds_any(gate.id(), key);
+                    self.wait(ticket)?;
+                }
                 Attempt::Revert(bad) => self.ctx.revert_entry(gate, key, bad)?,
                 Attempt::Again => {}
                 Attempt::Fault(error) => return Err(error),
             }
         }
+    }
+
+    pub(crate) fn holds_any(&self, tree: TreeId, key: &[u8]) -> bool {
+        self.ctx.locks.holds(&self.owner, tree, key, Mode::Shared)
     }
 
     pub(crate) fn locks_gaps(&self) -> bool {
@@ -225,16 +237,18 @@ impl Session {
             None if own => Ok(Granted::Held),
             None => locks.try_lock(&self.owner, tree, key, mode),
         };
-        // An own version is its own exclusive lock.
-        if granted.is_err() && !own {
-            return self.blocked(tree, key, mode, wait, None);
-        }
+        let granted = match granted {
+            Ok(granted) => granted,
+            // An own version is its own exclusive lock.
+            Err(_) if own => Granted::Held,
+            Err(_) => return self.blocked(tree, key, mode, wait, None),
+        };
         if header.is_deleted() {
             return Attempt::Missing;
         }
         out.clear();
         out.extend_from_slice(payload);
-        Attempt::Locked
+        Attempt::Locked(granted)
     }
 
     fn blocked(
@@ -260,7 +274,7 @@ impl Session {
 
 /// What came of locking an entry under its latch.
 pub(crate) enum Attempt {
-    Locked,
+    Locked(Granted),
     Missing,
     Skip,
     Wait(Ticket),

@@ -67,6 +67,8 @@ pub struct Session {
     published: Option<(Csn, Lsn)>,
     /// Versions written by this transaction.
     pub(crate) writes: u64,
+    /// The last row locked by a read was not locked by this transaction before.
+    pub(crate) lock_is_new: bool,
 }
 
 impl Session {
@@ -80,6 +82,7 @@ impl Session {
             snapshot: None,
             published: None,
             writes: 0,
+            lock_is_new: false,
         }
     }
 
@@ -212,6 +215,15 @@ impl Session {
     /// The id under which this transaction writes.
     pub fn ensure_id(&mut self) -> TxnId {
         self.ensure_open().id
+    }
+
+    pub fn clear_interrupt(&self) {
+        self.owner.clear_interrupt();
+    }
+
+    /// Did the last locking read take its row lock, rather than find it held already?
+    pub fn lock_is_new(&self) -> bool {
+        self.lock_is_new
     }
 
     /// Gives up a row lock that the statement does not need, unless the row was written.

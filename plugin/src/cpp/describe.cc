@@ -53,6 +53,8 @@ static uint32_t kind_of(Field *field)
 /* Weight strings that strnxfrm gives in one level and whole. */
 static bool is_faithful(CHARSET_INFO *cs)
 {
+  if (!strcmp(cs->coll_name.str, "tis620_thai_nopad_ci"))
+    return false; /* reorders, and drops what it has reordered */
   return cs == &my_charset_bin ||
          (cs->levels_for_order <= 1 && !(cs->state & MY_CS_STRNXFRM_BAD_NWEIGHTS));
 }
@@ -81,26 +83,29 @@ void Sluice_description::add_column(const TABLE *table, Field *field)
     column.order= cs == &my_charset_bin        ? SLUICE_ORDER_BINARY
                   : (cs->state & MY_CS_NOPAD) ? SLUICE_ORDER_NOPAD
                                               : SLUICE_ORDER_PAD;
-    if (column.kind == SLUICE_CHAR)
-      column.order= SLUICE_ORDER_PAD;
     column.space_bytes= cs->mbminlen;
     cs->cset->fill(cs, reinterpret_cast<char *>(column.space), cs->mbminlen, ' ');
     column.char_bytes_max= cs->mbmaxlen;
     column.expansion= cs->mbmaxlen > 1 || cs->strxfrm_multiply > 1 ? 16 : 1;
+    /* One weight a byte: the spaces behind a CHAR are all alike. With weights that may be
+       empty they count, see Kind::Char in key.rs. */
+    if (column.kind == SLUICE_CHAR && column.expansion == 1)
+      column.order= SLUICE_ORDER_PAD;
     column.collation_id= cs->number;
     column.charset= cs;
   }
   m_columns.push_back(column);
 }
 
-void Sluice_description::add_key(const KEY *key)
+void Sluice_description::add_key(const TABLE *table, const KEY *key)
 {
   std::vector<sluice_key_part> parts;
   uint count= MY_MAX(key->user_defined_key_parts, key->ext_key_parts);
   for (uint i= 0; i < count; i++)
   {
     const KEY_PART_INFO &from= key->key_part[i];
-    const Field *field= from.field;
+    /* The field of the key part may be a copy that is as long as the part. */
+    const Field *field= table->field[from.fieldnr - 1];
     bool prefix= (field->flags & BLOB_FLAG) || from.length < field->key_length();
     sluice_key_part part= {};
     part.column= from.fieldnr - 1;
@@ -124,7 +129,7 @@ Sluice_description::Sluice_description(const TABLE *table)
   for (Field **field= table->field; *field; field++)
     add_column(table, *field);
   for (uint i= 0; i < share->keys; i++)
-    add_key(table->key_info + i);
+    add_key(table, table->key_info + i);
   for (uint i= 0; i < share->keys; i++)
     m_keys[i].parts= m_parts[i].data();
   m_table= sluice_table();
@@ -162,6 +167,47 @@ static bool refuse_columns(const TABLE *table)
     {
       const Name &type= field->type_handler()->name();
       return refuse("the type %.*s (column `%s`)", int(type.length()), type.ptr(), name);
+    }
+  }
+  return false;
+}
+
+/* The most bytes of one part in an encoded key; src/key.rs and src/order.rs are the codec. */
+static uint encoded_bytes_max(const TABLE *table, const KEY_PART_INFO &part)
+{
+  const Field *field= table->field[part.fieldnr - 1];
+  const uint marker= field->real_maybe_null() ? 1 : 0;
+  const uint kind= kind_of(const_cast<Field *>(field));
+  if (kind != SLUICE_CHAR && kind != SLUICE_VARCHAR && kind != SLUICE_BLOB)
+    return marker + part.length;
+  CHARSET_INFO *cs= field->charset();
+  const uint weights= cs == &my_charset_bin ? part.length : uint(cs->strnxfrmlen(part.length));
+  const bool escaped= cs == &my_charset_bin || cs->state & MY_CS_NOPAD;
+  return marker + (escaped ? 2 * weights + 2 : (weights / 8 + 1) * 9);
+}
+
+static uint encoded_bytes_max(const TABLE *table, const KEY &key)
+{
+  uint sum= 0;
+  for (uint p= 0; p < key.user_defined_key_parts; p++)
+    sum+= encoded_bytes_max(table, key.key_part[p]);
+  return sum;
+}
+
+/* A secondary key carries the primary key behind it, unless it is unique and has no NULL. */
+static bool refuse_long_keys(const TABLE *table)
+{
+  const uint limit= 3200;
+  const uint primary= table->s->primary_key;
+  const uint suffix= primary == MAX_KEY ? 8 : encoded_bytes_max(table, table->key_info[primary]);
+  for (uint i= 0; i < table->s->keys; i++)
+  {
+    const KEY &key= table->key_info[i];
+    const bool alone= i == primary || ((key.flags & HA_NOSAME) && !(key.flags & HA_NULL_PART_KEY));
+    if (encoded_bytes_max(table, key) + (alone ? 0 : suffix) > limit)
+    {
+      my_error(ER_TOO_LONG_KEY, MYF(0), limit);
+      return true;
     }
   }
   return false;
@@ -223,5 +269,6 @@ static bool refuse_options(const TABLE *table, const HA_CREATE_INFO *info)
 
 bool sluice_refuse(const TABLE *table, const HA_CREATE_INFO *info)
 {
-  return refuse_options(table, info) || refuse_columns(table) || refuse_keys(table);
+  return refuse_options(table, info) || refuse_columns(table) || refuse_keys(table) ||
+         refuse_long_keys(table);
 }

@@ -17,6 +17,7 @@
 #include "sql_show.h"
 #include "create_options.h"
 #include "sluice_abi.h"
+#include <string>
 #include <vector>
 
 /* Wrong layouts compile silently: each known server release is listed with its sizes. */
@@ -41,7 +42,7 @@ public:
 
 private:
   void add_column(const TABLE *table, Field *field);
-  void add_key(const KEY *key);
+  void add_key(const TABLE *table, const KEY *key);
 
   std::vector<sluice_column> m_columns;
   std::vector<std::vector<sluice_key_part>> m_parts;
@@ -138,6 +139,8 @@ private:
   void note_autoinc(const uchar *record);
   void describe_selectivity();
 
+  /* In the engine; of a partition its own, not the table's. */
+  std::string m_name;
   sluice_handler *m_handler= nullptr;
   sluice_session *m_session= nullptr;
   /* What store_lock chose for reads, and what holds for this statement. */

@@ -46,7 +46,8 @@ int ha_sluice::open(const char *name, int, uint)
 {
   ref_length= is_hidden() ? 8 : table->key_info[table_share->primary_key].key_length;
   Sluice_description description(table);
-  int error= sluice_open(sluice_name(name), description.get(), &m_handler);
+  m_name= sluice_name(name);
+  int error= sluice_open(m_name.c_str(), description.get(), &m_handler);
   if (error)
     return failed(error);
   return info(HA_STATUS_NO_LOCK | HA_STATUS_VARIABLE | HA_STATUS_CONST);
@@ -82,7 +83,7 @@ int ha_sluice::rename_table(const char *from, const char *to)
 
 int ha_sluice::truncate()
 {
-  int error= sluice_truncate_table(sluice_name(table_share->normalized_path.str));
+  int error= sluice_truncate_table(m_name.c_str());
   return done(error ? error : sluice_lock(m_handler, m_lock, SLUICE_WAIT));
 }
 
@@ -94,8 +95,7 @@ static void print_fault(void *context, const char *text, size_t length)
 
 int ha_sluice::check(THD *thd, HA_CHECK_OPT *)
 {
-  const char *name= sluice_name(table_share->normalized_path.str);
-  int error= sluice_check_table(name, print_fault, thd);
+  int error= sluice_check_table(m_name.c_str(), print_fault, thd);
   if (!error)
     return HA_ADMIN_OK;
   sluice_report(thd, error);

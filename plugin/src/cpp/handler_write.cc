@@ -140,7 +140,9 @@ int ha_sluice::update_row(const uchar *before, const uchar *after)
   int error= sluice_update(m_handler, m_session, before, after);
   if (error == HA_ERR_RECORD_IS_THE_SAME)
     return error;
-  if (!error && m_replace)
+  /* InnoDB follows a changed value, too. */
+  if (!error && table->found_next_number_field && after == table->record[0] &&
+      bitmap_is_set(table->write_set, table->found_next_number_field->field_index))
     note_autoinc(after);
   return done(error);
 }

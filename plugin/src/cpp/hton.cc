@@ -23,6 +23,8 @@ sluice_session *sluice_session_of(THD *thd)
     return session;
   if (sluice_report(thd, sluice_session_open(uint64_t(thd), &session)))
     return nullptr;
+  /* Not to be unloaded while its threads and sessions live: UNINSTALL is refused from now on. */
+  hton2plugin[sluice_hton->slot]->load_option= PLUGIN_FORCE_PLUS_PERMANENT;
   thd_set_ha_data(thd, sluice_hton, session);
   return session;
 }
@@ -144,11 +146,21 @@ static int rollback_by_xid(handlerton *, XID *xid)
   return sluice_report(current_thd, sluice_rollback_xid(&name));
 }
 
-/* Everything committed so far becomes durable; needs no lock of the server. */
+/*
+  Everything committed so far becomes durable; needs no lock of the server. If that fails, the
+  binary log must keep what recovery would need: it is not told that it may forget.
+*/
 static void commit_checkpoint_request(void *cookie)
 {
   if (!sluice_flush_log())
+  {
     commit_checkpoint_notify_ha(cookie);
+    return;
+  }
+  char text[512];
+  sluice_message(text, sizeof text);
+  sql_print_error("Sluice: the log cannot be flushed (%s); the binary log files up to here are "
+                  "kept until the server has been restarted", text);
 }
 
 static int start_consistent_snapshot(handlerton *hton, THD *thd)
