@@ -6,8 +6,14 @@
 use std::path::{Path, PathBuf};
 use std::{env, fs, process};
 
-const SOURCES: [&str; 6] =
-    ["plugin.cc", "hton.cc", "handler_ddl.cc", "handler_read.cc", "handler_write.cc", "describe.cc"];
+const SOURCES: [&str; 6] = [
+    "plugin.cc",
+    "hton.cc",
+    "handler_ddl.cc",
+    "handler_read.cc",
+    "handler_write.cc",
+    "describe.cc",
+];
 
 fn main() {
     let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("set by cargo"));

@@ -171,7 +171,11 @@ fn guard_or<T>(fallback: T, call: impl FnOnce() -> Result<T>) -> T {
 }
 
 fn row_found(found: bool, otherwise: i32) -> i32 {
-    if found { 0 } else { otherwise }
+    if found {
+        0
+    } else {
+        otherwise
+    }
 }
 
 /// # Safety: argument 3.
@@ -218,7 +222,11 @@ unsafe fn view<'a, T>(at: *const T) -> Result<&'a T> {
 }
 
 fn direction(backward: u32) -> Direction {
-    if backward != 0 { Direction::Backward } else { Direction::Forward }
+    if backward != 0 {
+        Direction::Backward
+    } else {
+        Direction::Forward
+    }
 }
 
 fn print_text(print: Print, context: *mut c_void, text: &str) {

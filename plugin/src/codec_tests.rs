@@ -69,8 +69,9 @@ fn sample(random: &mut Random, blob: &mut Vec<u8>) -> Vec<u8> {
         }
         let small = |r: &mut Random| [0i64, 1, -1, 2, i64::MAX, i64::MIN, 255, 256][r.below(8)];
         let place = c.offset..c.offset + c.length;
-        let text: Vec<u8> =
-            (0..random.below(c.length.min(14) + 1)).map(|_| b"aB  \0\x1f\xff"[random.below(7)]).collect();
+        let text: Vec<u8> = (0..random.below(c.length.min(14) + 1))
+            .map(|_| b"aB  \0\x1f\xff"[random.below(7)])
+            .collect();
         match c.kind {
             Kind::Double => {
                 let v = [0.0f64, -0.0, 1.5, -1.5, f64::MAX, f64::MIN, 1e-300][random.below(7)];
@@ -119,9 +120,9 @@ fn reference(c: &Column, prefix: Option<usize>, a: Record<'_>, b: Record<'_>) ->
         Kind::Unsigned => wide(&x).cmp(&wide(&y)),
         Kind::Signed => (wide(&x) as u32 as i32).cmp(&(wide(&y) as u32 as i32)),
         Kind::Double => f64::from_bits(wide(&x)).partial_cmp(&f64::from_bits(wide(&y))).unwrap(),
-        Kind::Float => f32::from_bits(wide(&x) as u32)
-            .partial_cmp(&f32::from_bits(wide(&y) as u32))
-            .unwrap(),
+        Kind::Float => {
+            f32::from_bits(wide(&x) as u32).partial_cmp(&f32::from_bits(wide(&y) as u32)).unwrap()
+        }
         _ if c.order == Order::Binary => x.cmp(&y),
         _ => {
             let at = |v: &[u8], i: usize| v.get(i).map(u8::to_ascii_uppercase);

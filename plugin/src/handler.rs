@@ -202,7 +202,12 @@ impl Handler {
             nulls.0 != nulls.1 || !nulls.0 && before.value(column) != after.value(column)
         };
         let index_differs = |index: &Index| {
-            index.parts.iter().map(|p| p.column).chain(index.stored.iter().copied()).any(|c| differs(&c))
+            index
+                .parts
+                .iter()
+                .map(|p| p.column)
+                .chain(index.stored.iter().copied())
+                .any(|c| differs(&c))
         };
         let key_differs = shape.indexes[0].parts.iter().any(|p| differs(&p.column));
         self.touched.clear();
@@ -278,7 +283,11 @@ impl Handler {
             None => Bound::Unbounded,
             Some(at) => {
                 let key = self.encode(index, at)?;
-                if at.inclusive { Bound::Included(key) } else { at_successor(&key) }
+                if at.inclusive {
+                    Bound::Included(key)
+                } else {
+                    at_successor(&key)
+                }
             }
         };
         let high = match high {
@@ -371,7 +380,12 @@ impl Handler {
     }
 
     /// A row by its reference: a key image of the primary key, or the hidden key.
-    pub fn fetch(&mut self, session: &mut Session, image: &[u8], record: &mut [u8]) -> Result<bool> {
+    pub fn fetch(
+        &mut self,
+        session: &mut Session,
+        image: &[u8],
+        record: &mut [u8],
+    ) -> Result<bool> {
         let key = self.encode_ref(image)?;
         self.fresh_locks = FreshLocks::default();
         if !session.trx.get(&self.table, 0, &key, self.mode, &mut self.payload)? {
@@ -560,10 +574,7 @@ impl Handler {
 }
 
 fn as_entries(buffers: &[EntryBuffer]) -> Vec<Entry<'_>> {
-    buffers
-        .iter()
-        .map(|b| Entry { key: &b.key, payload: &b.payload, unique: b.unique })
-        .collect()
+    buffers.iter().map(|b| Entry { key: &b.key, payload: &b.payload, unique: b.unique }).collect()
 }
 
 fn as_bound(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {

@@ -39,7 +39,13 @@ impl KeyMaker<'_> {
     }
 
     /// The first `parts` parts of a key image of the server, extended parts included.
-    pub fn put_image(&mut self, index: usize, image: &[u8], parts: usize, out: &mut Vec<u8>) -> Result<()> {
+    pub fn put_image(
+        &mut self,
+        index: usize,
+        image: &[u8],
+        parts: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
         let shape = self.shape;
         let Index { parts: own, extended, .. } = &shape.indexes[index];
         let mut rest = Reader::new(image, "key image");
@@ -80,7 +86,13 @@ impl KeyMaker<'_> {
         }
     }
 
-    fn put_value(&mut self, column: &Column, prefix: Option<usize>, value: &[u8], out: &mut Vec<u8>) {
+    fn put_value(
+        &mut self,
+        column: &Column,
+        prefix: Option<usize>,
+        value: &[u8],
+        out: &mut Vec<u8>,
+    ) {
         match column.kind {
             Kind::Unsigned => out.extend(value.iter().rev()),
             Kind::Signed => {
@@ -149,12 +161,20 @@ impl KeyMaker<'_> {
 
 fn float_order(v: f32) -> u32 {
     let bits = if v == 0.0 { 0 } else { v.to_bits() };
-    if bits >> 31 == 1 { !bits } else { bits ^ 1 << 31 }
+    if bits >> 31 == 1 {
+        !bits
+    } else {
+        bits ^ 1 << 31
+    }
 }
 
 fn double_order(v: f64) -> u64 {
     let bits = if v == 0.0 { 0 } else { v.to_bits() };
-    if bits >> 63 == 1 { !bits } else { bits ^ 1 << 63 }
+    if bits >> 63 == 1 {
+        !bits
+    } else {
+        bits ^ 1 << 63
+    }
 }
 
 /// One part of a key image: null byte, 2-byte length for variable columns, room for the value.

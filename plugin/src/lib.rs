@@ -8,6 +8,8 @@
 //! * `handler` is an open table, `session` a transaction, `engine` the one engine.
 
 pub mod abi;
+#[cfg(test)]
+mod codec_tests;
 #[cfg(not(test))]
 mod declare;
 mod describe;
@@ -22,5 +24,3 @@ pub mod session;
 pub mod shape;
 #[cfg(test)]
 mod testing;
-#[cfg(test)]
-mod codec_tests;

@@ -128,7 +128,10 @@ mod tests {
 
     fn padded_compare(a: &[u8], b: &[u8], space: &[u8]) -> Ordering {
         let at = |v: &[u8], i: usize| v.get(i).copied().unwrap_or(space[i % space.len()]);
-        (0..a.len().max(b.len())).map(|i| at(a, i).cmp(&at(b, i))).find(|o| o.is_ne()).unwrap_or(Ordering::Equal)
+        (0..a.len().max(b.len()))
+            .map(|i| at(a, i).cmp(&at(b, i)))
+            .find(|o| o.is_ne())
+            .unwrap_or(Ordering::Equal)
     }
 
     fn sample(random: &mut Random, unit: usize, space: &[u8]) -> Vec<u8> {

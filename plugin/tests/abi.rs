@@ -10,7 +10,11 @@ const CALLS: &str = include_str!("../src/abi_calls.rs");
 
 fn arguments(list: &str) -> usize {
     let list = list.trim().trim_end_matches(',');
-    if list.is_empty() || list == "void" { 0 } else { list.split(',').count() }
+    if list.is_empty() || list == "void" {
+        0
+    } else {
+        list.split(',').count()
+    }
 }
 
 /// `name -> argument count` of everything that looks like `start name(...)` and ends with `end`.
