@@ -69,6 +69,7 @@ pub struct Session {
     pub(crate) writes: u64,
     /// The last row locked by a read was not locked by this transaction before.
     pub(crate) lock_is_new: bool,
+    is_detached: bool,
 }
 
 impl Session {
@@ -83,6 +84,7 @@ impl Session {
             published: None,
             writes: 0,
             lock_is_new: false,
+            is_detached: false,
         }
     }
 
@@ -199,10 +201,12 @@ impl Session {
         self.end();
     }
 
-    /// Gives the prepared transaction away: it outlives this session.
+    /// Gives the prepared transaction away, with its locks: it outlives this session, which is
+    /// of no further use.
     pub fn detach(&mut self) -> Option<(Arc<Open>, Arc<Owner>)> {
         let open = self.open.take()?;
         self.snapshot = None;
+        self.is_detached = true;
         Some((open, Arc::clone(&self.owner)))
     }
 
@@ -242,7 +246,7 @@ impl Drop for Session {
     fn drop(&mut self) {
         if self.published.is_some() {
             self.finish_commit();
-        } else {
+        } else if !self.is_detached {
             self.rollback();
         }
     }

@@ -90,10 +90,7 @@ public:
   int analyze(THD *thd, HA_CHECK_OPT *options) override;
   int optimize(THD *thd, HA_CHECK_OPT *options) override;
   void update_create_info(HA_CREATE_INFO *info) override;
-  bool check_if_incompatible_data(HA_CREATE_INFO *, uint) override
-  {
-    return COMPATIBLE_DATA_NO;
-  }
+  bool check_if_incompatible_data(HA_CREATE_INFO *info, uint changes) override;
 
   int external_lock(THD *thd, int type) override;
   int start_stmt(THD *thd, thr_lock_type type) override;

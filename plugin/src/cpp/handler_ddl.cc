@@ -115,6 +115,16 @@ void ha_sluice::update_create_info(HA_CREATE_INFO *info)
   info->auto_increment_value= stats.auto_increment_value;
 }
 
+/* Names, defaults and comments are the server's alone; all else needs a copy of the table. */
+bool ha_sluice::check_if_incompatible_data(HA_CREATE_INFO *info, uint changes)
+{
+  const ulonglong ours= HA_CREATE_USED_AUTO | HA_CREATE_USED_ROW_FORMAT |
+                        HA_CREATE_USED_KEY_BLOCK_SIZE | HA_CREATE_USED_DATADIR |
+                        HA_CREATE_USED_INDEXDIR;
+  return changes != IS_EQUAL_YES || info->used_fields & ours ? COMPATIBLE_DATA_NO
+                                                             : COMPATIBLE_DATA_YES;
+}
+
 /* Without statistics: each further part of a key divides the rows by the same factor. */
 void ha_sluice::describe_selectivity()
 {
