@@ -1,7 +1,7 @@
 # One verb per habit; CI runs the same ones. `make help` lists them.
 
 SHELL := /bin/bash
-ROUNDS ?= 20
+ROUNDS ?= 50
 SEEDS ?= 100
 ARGS ?=
 
@@ -17,7 +17,7 @@ test: ## every test; the last line is "N passed, N failed"
 demo: build ## a server, a table, a kill -9 and what survives it
 	@scripts/demo
 
-kill9: build ## kill -9 under load, ROUNDS=20 times; checks acknowledged commits
+kill9: build ## kill -9 under load, ROUNDS=50 times; checks acknowledged commits
 	@ROUNDS=$(ROUNDS) scripts/kill9 $(ARGS)
 
 check: ## format, clippy without warnings, licences, rules of the house
@@ -32,8 +32,8 @@ sim: ## the whole engine on a simulated machine that loses power, SEEDS=100 time
 mtr: build ## our suite under the server's test driver, or what ARGS says
 	@scripts/mtr $(ARGS)
 
-bench: build ## sysbench against InnoDB on this machine
-	@scripts/bench $(ARGS)
+bench: build ## every oltp_* workload of sysbench on Sluice and InnoDB in turn
+	@scripts/sysbench-suite $(ARGS)
 
 clean: ## what cargo and the tests made; keeps the MariaDB prefix
 	@cargo clean
