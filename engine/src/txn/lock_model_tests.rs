@@ -75,7 +75,8 @@ impl Row {
         let overtakes = self.line.iter().any(|w| clash(w.mode, mode));
         let blocked = !self.holders_against(owner, mode).is_empty()
             || (overtakes && self.held(owner).is_none());
-        (!blocked).then_some(Granted::New)
+        let how = if self.held(owner).is_none() { Granted::New } else { Granted::Raised };
+        (!blocked).then_some(how)
     }
 
     fn grant(&mut self, owner: usize, mode: Mode) {
@@ -149,7 +150,7 @@ impl Pair {
         }
         let admitted = row.admit(owner, mode);
         match (self.manager.enqueue(&self.owners[owner], T, &[key], mode, txn), admitted) {
-            (Enqueued::Granted, Some(Granted::New)) => row.grant(owner, mode),
+            (Enqueued::Granted, Some(Granted::New | Granted::Raised)) => row.grant(owner, mode),
             (Enqueued::Granted, Some(Granted::Held)) => {}
             (Enqueued::Waiting(ticket), None) => {
                 row.join(owner, mode);
@@ -185,7 +186,7 @@ impl Pair {
             0..=2 => {
                 let expected = self.rows[row].admit(owner, mode);
                 assert_eq!(self.manager.try_lock(&who, T, &[key], mode).ok(), expected);
-                if expected == Some(Granted::New) {
+                if expected.is_some_and(|how| how != Granted::Held) {
                     self.rows[row].grant(owner, mode);
                 }
             }
