@@ -16,6 +16,9 @@ use std::ops::Bound;
 /// How often a read looks again at an entry that keeps changing under it.
 const RETRIES_MAX: usize = 1000;
 
+/// From where to where.
+pub(crate) type KeyRange<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
+
 /// What to do at a lock that another transaction holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitPolicy {
@@ -210,7 +213,7 @@ impl Session {
         &self,
         tree: TreeId,
         key: &[u8],
-        range: Option<(Bound<&[u8]>, Bound<&[u8]>)>,
+        range: Option<KeyRange<'_>>,
         entry: &[u8],
         mode: Mode,
         wait: WaitPolicy,
