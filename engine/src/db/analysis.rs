@@ -29,6 +29,8 @@ pub(crate) struct Trace {
     pub last_lsn: Lsn,
     pub deletes: bool,
     pub xid: Option<Vec<u8>>,
+    /// `outcome` comes from the tail, not from the checkpoint's note.
+    in_tail: bool,
 }
 
 /// What the tail says, on top of the checkpoint's note.
@@ -65,6 +67,7 @@ impl Analysis {
                 last_lsn: open.last_lsn,
                 deletes: open.deletes,
                 xid: open.xid.clone(),
+                in_tail: false,
             };
             analysis.traces.insert(open.id, trace);
         }
@@ -111,13 +114,16 @@ impl Analysis {
             last_lsn: Lsn::ZERO,
             deletes: false,
             xid: None,
+            in_tail: false,
         })
     }
 
     fn outcome(&mut self, lsn: Lsn, id: TxnId, outcome: Outcome) -> Result<()> {
         let trace = self.trace(lsn, id);
-        // A commit is final; an abort is only followed by its revert.
+        // A commit is final; an abort is only followed by its revert. The note may be ahead of the
+        // tail's first records: it was written after them.
         let legal = match trace.outcome {
+            _ if !trace.in_tail => true,
             Outcome::Committed | Outcome::Reverted => outcome == trace.outcome,
             Outcome::Aborted => matches!(outcome, Outcome::Aborted | Outcome::Reverted),
             Outcome::Open | Outcome::Prepared => true,
@@ -127,6 +133,7 @@ impl Analysis {
             return Err(Error::corrupt(what, format!("log {lsn:?}")));
         }
         trace.outcome = outcome;
+        trace.in_tail = true;
         Ok(())
     }
 

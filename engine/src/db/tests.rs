@@ -398,6 +398,28 @@ fn prepared_transactions_survive_and_keep_their_rows_locked() {
     }
 }
 
+/// Found by a crash test of the server: the checkpoint knew that the transaction was rolled back,
+/// and the scan, which begins at an older dirty page, met its prepare record after that.
+#[test]
+fn a_checkpoint_may_know_more_than_the_start_of_the_tail() {
+    let os = SimOs::new(1);
+    let engine = open(&os).unwrap();
+    engine.create_table(TABLE, spec()).unwrap();
+    let table = engine.table(TABLE).unwrap().unwrap();
+    let row = Row { id: 1, plain: 1, unique: 1, filler: 10 };
+    let mut trx = engine.begin(1);
+    row.images().with(|w| trx.insert(&table, w)).unwrap();
+    trx.prepare(b"xid", true).unwrap();
+    trx.rollback();
+    engine.checkpoint_map().unwrap();
+    drop((trx, table, engine));
+    os.crash();
+    let engine = open(&os).unwrap();
+    let table = engine.table(TABLE).unwrap().unwrap();
+    assert!(engine.prepared().is_empty());
+    assert_is(&mut engine.begin(1), &table, &Model::new(), "after the crash");
+}
+
 /// Found by a crash test of the server: the row's entry was reverted on touch, the chunks of its
 /// long value still carried the delete marks of the transaction rolled back.
 #[test]
