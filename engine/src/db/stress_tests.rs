@@ -291,6 +291,29 @@ fn work(engine: &Arc<Engine>, seed: u64) -> u64 {
     })
 }
 
+/// Two sessions that lock two accounts crosswise: on a slow machine chance alone may not bring a
+/// deadlock about. One of the two is the victim, the other goes on.
+fn cross(engine: &Arc<Engine>) {
+    let barrier = std::sync::Barrier::new(2);
+    let lock_both = |ids: [u32; 2]| {
+        let mut trx = engine.begin(50 + u64::from(ids[0]));
+        let table = engine.table(TABLE).unwrap().unwrap();
+        let mode = ReadMode::Lock { exclusive: true, wait: WaitPolicy::Wait };
+        let mut payload = Vec::new();
+        assert!(trx.get(&table, 0, &ids[0].to_be_bytes(), mode, &mut payload).unwrap());
+        barrier.wait();
+        let second = trx.get(&table, 0, &ids[1].to_be_bytes(), mode, &mut payload);
+        trx.rollback();
+        matches!(second, Err(Error::Deadlock))
+    };
+    let lock_both = &lock_both;
+    let victims = thread::scope(|scope| {
+        let threads = [[0, 1], [1, 0]].map(|ids| scope.spawn(move || lock_both(ids)));
+        threads.map(|t| t.join().unwrap()).into_iter().filter(|&victim| victim).count()
+    });
+    assert_eq!(victims, 1, "one deadlock, one victim");
+}
+
 fn assert_busy(engine: &Engine, committed: u64) {
     let status: BTreeMap<_, _> = engine.status().into_iter().collect();
     println!("{committed} commits; {status:?}");
@@ -306,6 +329,7 @@ fn stress(name: &str, seed: u64, shut_down: bool) {
     let host = Arc::new(StrictHost(AtomicU64::new(0)));
     let engine = open(&scratch.0, &host);
     fill(&engine);
+    cross(&engine);
     let committed = work(&engine, seed);
     assert_busy(&engine, committed);
     let before = check(&engine);
