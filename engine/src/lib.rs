@@ -1,7 +1,7 @@
 //! Sluice: a transactional storage engine built around one log.
 //!
-//! The rooms below are layers. A room may import only rooms above it in this list, and
-//! `tests/house.rs` checks that together with the list of files that may hold `unsafe`.
+//! The rooms below are layers. `tests/house.rs` holds the table of which room may import which,
+//! and checks it together with the list of files that may hold `unsafe`.
 //! The public surface that the plugin and the command line see is [`db`] and [`base`], with
 //! [`os`] for those who choose where bytes live. docs/architecture.md tells the whole story.
 

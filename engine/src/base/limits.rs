@@ -1,4 +1,5 @@
-//! Every limit of the engine, each with its reason.
+//! The sizes that several rooms must agree on, each with its reason. A room's own limits stand
+//! in the room.
 
 /// A page in memory. Images on disk are smaller when they compress.
 pub const PAGE_BYTES: usize = 16 * 1024;
@@ -10,10 +11,11 @@ pub const BLOCK_BYTES: usize = 4096;
 /// Longest key of a tree, so that at least four entries fit an inner node.
 pub const KEY_BYTES_MAX: usize = 3200;
 
-/// Longest value kept in a leaf; longer payloads live out of line (`db::overflow`).
+/// Longest value kept in a leaf; longer payloads live out of line (`db::long`).
 pub const VALUE_BYTES_MAX: usize = 3900;
 
-/// Longest row that the engine accepts for now, out-of-line parts included.
+/// Longest payload of one entry that the engine accepts, out of line or not. The clustered
+/// entry's payload is the row.
 pub const ROW_BYTES_MAX: usize = 64 << 20;
 
 /// Longest payload of one log record: bounds what recovery allocates for a length it reads.

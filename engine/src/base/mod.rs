@@ -3,7 +3,8 @@
 //! Invariants:
 //! 1. Identifiers are newtypes; an [`Lsn`] is never confused with a [`PageId`].
 //! 2. Every decoder takes bytes from [`codec::Reader`] and returns [`Error::Corrupt`]; it never panics.
-//! 3. Every limit of the engine stands in [`limits`] and is related to the others at compile time.
+//! 3. Sizes that several rooms must agree on stand in [`limits`], related to each other at compile
+//!    time.
 
 pub mod checksum;
 pub mod codec;

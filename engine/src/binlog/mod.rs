@@ -1,1 +1,1 @@
-//! Room `binlog`.
+//! Room `binlog`: empty. It is kept for the binlog in the log, which is not built yet.

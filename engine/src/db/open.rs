@@ -100,6 +100,13 @@ enum Found {
     Store(Arc<Store>, Vec<u8>),
 }
 
+/// Where a new or recovered engine goes on.
+struct Start {
+    next_tree: u32,
+    next_table: u64,
+    checkpoint: CheckpointState,
+}
+
 /// The rooms, connected.
 struct Rooms {
     wal: Arc<Wal>,
@@ -181,9 +188,23 @@ impl Opening {
         let table = TxnTable::new(FIRST_TXN);
         let ctx = self.context(&rooms, table);
         let tree = Tree::create(Arc::clone(&rooms.env), CATALOG_TREE)?;
-        let root = tree.root();
-        let catalog = Catalog::new(ctx.trees.add(tree));
-        let engine = Engine::new(Parts {
+        let checkpoint = CheckpointState::default();
+        let start = Start { next_tree: FIRST_USER_TREE.0, next_table: 1, checkpoint };
+        let engine = self.assemble(rooms, ctx, tree, start);
+        engine.checkpoint_now()?;
+        Ok(engine)
+    }
+
+    fn assemble(
+        self,
+        rooms: Rooms,
+        ctx: Arc<Context>,
+        catalog_tree: Arc<Tree>,
+        start: Start,
+    ) -> Arc<Engine> {
+        let catalog_root = catalog_tree.root();
+        let catalog = Catalog::new(ctx.trees.add(catalog_tree));
+        Engine::new(Parts {
             config: self.config,
             host: self.host,
             os: self.os,
@@ -193,14 +214,12 @@ impl Opening {
             env: rooms.env,
             ctx,
             catalog,
-            catalog_root: root,
-            next_tree: FIRST_USER_TREE.0,
-            next_table: 1,
-            checkpoint: CheckpointState::default(),
+            catalog_root,
+            next_tree: start.next_tree,
+            next_table: start.next_table,
+            checkpoint: start.checkpoint,
             lock: self.lock,
-        });
-        engine.checkpoint_now()?;
-        Ok(engine)
+        })
     }
 
     fn connect(&self, wal: Arc<Wal>, store: Arc<Store>, next_page: PageId) -> Rooms {
@@ -242,25 +261,12 @@ impl Opening {
         let applied = self.redo(&rooms, &note, &analysis)?;
         let ctx = self.restore_transactions(&rooms, &note, &analysis);
         let catalog_tree = Tree::open(Arc::clone(&rooms.env), CATALOG_TREE, note.catalog_root);
-        let catalog = Catalog::new(ctx.trees.add(catalog_tree));
         let scanned = rooms.wal.end().0.saturating_sub(note.scan_from.0);
-        let state = CheckpointState { needs_from: note.needs_from(), redo_from: note.redo_from };
-        let engine = Engine::new(Parts {
-            config: self.config,
-            host: self.host,
-            os: self.os,
-            wal: rooms.wal,
-            store: rooms.store,
-            pool: rooms.pool,
-            env: rooms.env,
-            ctx,
-            catalog,
-            catalog_root: note.catalog_root,
-            next_tree: u32::try_from(analysis.next_tree).unwrap_or(u32::MAX),
-            next_table: note.next_table,
-            checkpoint: state,
-            lock: self.lock,
-        });
+        let next_tree = u32::try_from(analysis.next_tree).unwrap_or(u32::MAX);
+        let checkpoint =
+            CheckpointState { needs_from: note.needs_from(), redo_from: note.redo_from };
+        let start = Start { next_tree, next_table: note.next_table, checkpoint };
+        let engine = self.assemble(rooms, ctx, catalog_tree, start);
         engine.keep_recovered_prepared();
         engine.load_tables(&analysis)?;
         let ms = (engine.os.now_ns() - begin_ns) / 1_000_000;
