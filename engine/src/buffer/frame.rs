@@ -1,7 +1,7 @@
 //! One page in memory, and the guards that are the only way to its bytes.
 
 use crate::base::{Lsn, PageId, TreeId, PAGE_BYTES};
-use parking_lot::{ArcRwLockReadGuard, ArcRwLockWriteGuard, RawRwLock, RwLock};
+use crate::os::sync::{ArcRwLockReadGuard, ArcRwLockWriteGuard, RawRwLock, RwLock};
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::sync::Arc;

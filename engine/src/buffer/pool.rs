@@ -3,8 +3,8 @@
 use super::frame::{new_page_buf, Body, Meta, PageBuf, ReadGuard, WriteGuard, CLEAN};
 use super::table::{Shard, Slot, Table, SHARDS};
 use crate::base::{Error, Lsn, PageId, Result, TreeId, PAGE_BYTES};
+use crate::os::sync::{ArcRwLockWriteGuard, Mutex, RawRwLock, RwLock};
 use crate::store::{Compression, Store};
-use parking_lot::{ArcRwLockWriteGuard, Mutex, RawRwLock, RwLock};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock};

@@ -2,7 +2,7 @@
 
 use super::frame::{Latch, Meta};
 use crate::base::PageId;
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use crate::os::sync::{Condvar, Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;

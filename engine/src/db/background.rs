@@ -4,7 +4,7 @@
 use super::config::Level;
 use super::engine::Engine;
 use crate::base::{Error, Result};
-use parking_lot::{Condvar, Mutex};
+use crate::os::sync::{Condvar, Mutex};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};

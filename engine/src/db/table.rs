@@ -3,10 +3,10 @@
 use crate::base::codec::put_varint;
 use crate::base::Csn;
 use crate::catalog::TableDef;
+use crate::os::sync::Mutex;
 use crate::store::Store;
 use crate::txn::TreeGate;
 use crate::wal::Wal;
-use parking_lot::Mutex;
 use std::ops::Bound;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;

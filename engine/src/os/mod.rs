@@ -11,6 +11,7 @@
 mod aligned;
 mod real;
 pub mod sim;
+pub mod sync;
 
 pub use aligned::AlignedBuf;
 pub use real::RealOs;

@@ -13,8 +13,8 @@ use super::stats::{add, Counters};
 use super::superblock::{self, Superblock, SLOTS};
 use super::{PageWrite, StoreOptions};
 use crate::base::{Error, Lsn, PageId, Result, TreeId, BLOCK_BYTES, PAGE_BYTES};
+use crate::os::sync::{Mutex, RwLock};
 use crate::os::{AlignedBuf, File, OpenMode, Os};
-use parking_lot::{Mutex, RwLock};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 

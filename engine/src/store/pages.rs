@@ -6,8 +6,8 @@
 
 use super::record::{Packed, RECORD_BYTES_MAX};
 use crate::base::{Error, Result, BLOCK_BYTES};
+use crate::os::sync::{Mutex, MutexGuard, RwLock};
 use crate::os::{AlignedBuf, File};
-use parking_lot::{Mutex, MutexGuard, RwLock};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::*};

@@ -3,7 +3,7 @@
 use super::lock_queue::Mode;
 use super::park::Parker;
 use crate::base::{TreeId, TxnId};
-use parking_lot::Mutex;
+use crate::os::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicU8, Ordering};
 use std::sync::Arc;
 

@@ -7,7 +7,7 @@ use super::lock_state::{Admission, Counters, LockStats, Locks, TreeLocks, Wakes}
 use super::park::Deadline;
 use super::table::{TxnState, TxnTable};
 use crate::base::{Error, Result, TreeId, TxnId};
-use parking_lot::Mutex;
+use crate::os::sync::Mutex;
 use std::ops::Bound;
 use std::sync::atomic::Ordering;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! The one place of this room where a thread sleeps and where time is read. A simulated scheduler
 //! replaces this file.
 
-use parking_lot::{Condvar, Mutex};
+use crate::os::sync::{Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 /// When a wait ends at the latest; `None` waits for ever.

@@ -8,7 +8,7 @@
 //! 2. A committed transaction enters the purge queue before it leaves the registry.
 
 use crate::base::{Csn, Lsn, TxnId};
-use parking_lot::Mutex;
+use crate::os::sync::Mutex;
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;

@@ -8,7 +8,7 @@ use super::snapshot::{Registered, Snapshot};
 use super::table_image::{ImageEntry, ImageState, TableImage};
 use crate::base::entry::TXN_ID_MAX;
 use crate::base::{Csn, Lsn, TxnId};
-use parking_lot::{Mutex, RwLock};
+use crate::os::sync::{Mutex, RwLock};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;

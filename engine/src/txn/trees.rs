@@ -6,7 +6,7 @@
 
 use crate::base::TreeId;
 use crate::btree::Tree;
-use parking_lot::{RwLock, RwLockReadGuard};
+use crate::os::sync::{RwLock, RwLockReadGuard};
 use std::collections::HashMap;
 use std::sync::Arc;
 

@@ -2,8 +2,8 @@
 //! `cargo test --release -p sluice-engine wal::bench -- --ignored --nocapture`.
 
 use super::{Wal, WalOptions};
+use crate::os::sync::Mutex;
 use crate::os::RealOs;
-use parking_lot::Mutex;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};

@@ -9,7 +9,7 @@ use super::append::Wal;
 use super::ring::{Leading, Piece, Sealed};
 use super::stats::count;
 use crate::base::{Error, Lsn, Result};
-use parking_lot::Mutex;
+use crate::os::sync::Mutex;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::Arc;
 use std::thread::Thread;

@@ -19,8 +19,8 @@ use super::format::{
 };
 use super::{Appended, RECORD_KINDS};
 use crate::base::{Error, Lsn, Result};
+use crate::os::sync::{Mutex, MutexGuard, RwLock};
 use crate::os::AlignedBuf;
-use parking_lot::{Mutex, MutexGuard, RwLock};
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::ptr::NonNull;

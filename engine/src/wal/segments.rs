@@ -9,8 +9,8 @@
 use super::format::{encode_segment_header, BLOCK, STREAM_START};
 use super::stats::{count, value};
 use crate::base::{Error, Result};
+use crate::os::sync::{Mutex, RwLock};
 use crate::os::{AlignedBuf, File, OpenMode, Os};
-use parking_lot::{Mutex, RwLock};
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
