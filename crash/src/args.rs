@@ -25,6 +25,7 @@ usage: sluice-crash kill9|powercut [options]
   --ignore-sync LIST  powercut: parts of paths, separated by colons, whose syncs are ignored;
                       $ marks the end of a path: must fail
   --strict-names      powercut: every name needs a sync of its directory, the server's own too
+  --kills-with-binlog powercut: mere kills of a server with a binlog, too (see docs/powercut.md)
   --no-recovery-cuts  powercut: let every restart come to its end
   --inject-loss       delete an acknowledged row behind the server's restart: must fail
   --inject-phantom    insert a row behind the server's restart: must fail";
@@ -46,6 +47,7 @@ pub fn parse(mut args: impl Iterator<Item = String>) -> Result<Options, String> 
         match name.as_str() {
             "--keep" => keep = true,
             "--strict-names" => power(&mut plan)?.strict_names = true,
+            "--kills-with-binlog" => power(&mut plan)?.kills_with_binlog = true,
             "--no-recovery-cuts" => power(&mut plan)?.cuts_in_recovery = false,
             "--kill-in-shutdown" => plan.kill_in_shutdown = true,
             "--inject-loss" => plan.injection = Some(INJECT_LOSS),
@@ -83,6 +85,7 @@ fn default_power() -> PowerPlan {
         ignore_sync: String::new(),
         strict_names: false,
         cuts_in_recovery: true,
+        kills_with_binlog: false,
     }
 }
 

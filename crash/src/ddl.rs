@@ -20,6 +20,8 @@ pub struct DdlRecord {
     pub tables: Tables,
     /// What `tables` becomes when the statement in flight has happened.
     pub doubtful: Option<Tables>,
+    /// The statement in flight, for the report.
+    pub sent: String,
     pub acknowledged: u64,
     pub violations: Vec<String>,
     next: u64,
@@ -32,6 +34,7 @@ pub fn run_session(record: &mut DdlRecord, socket: &Path, engine: &str, mut rng:
     loop {
         let (sql, after) = plan(record, engine, &mut rng);
         record.doubtful = Some(after.clone());
+        record.sent.clone_from(&sql);
         match client.run(&sql) {
             Ok(()) => {
                 record.tables = after;
@@ -109,7 +112,8 @@ fn fresh_name(record: &mut DdlRecord) -> String {
 
 /// Compares the tables with the record, and takes the outcome of the statement in flight.
 pub fn verify(record: &mut DdlRecord, client: &mut Client) -> Result<(), Vec<String>> {
-    let actual = read_tables(client).map_err(|fault| vec![format!("ddl tables: {fault}")])?;
+    let actual = read_tables(client)
+        .map_err(|fault| vec![format!("ddl tables: {fault}; last sent: {}", record.sent)])?;
     let doubtful = record.doubtful.take();
     if record.tables == actual {
         return Ok(());

@@ -7,6 +7,7 @@ use crate::power::{Power, PowerPlan};
 use crate::record::{ACCOUNTS, OPENING_BALANCE, SLOTS};
 use crate::rng::Rng;
 use crate::server::{copy_tree, last_lines, Launch, Prefix, Server};
+use crate::shimcheck;
 use crate::verify::{inject, Outcome, Record};
 use crate::workload::{self, Settings};
 use std::collections::HashSet;
@@ -90,6 +91,12 @@ fn one<E: std::fmt::Display>(what: &str) -> impl Fn(E) -> Vec<String> + '_ {
 
 /// Runs all rounds; at the first violation returns what went wrong and in which round.
 pub fn run(plan: &Plan, totals: &mut Totals) -> Result<(), (u64, Vec<String>)> {
+    if let Some(power) = &plan.power {
+        let problems = shimcheck::run(power, &plan.dir.join("check"));
+        if !problems.is_empty() {
+            return Err((0, problems));
+        }
+    }
     let template = plan.dir.join("template");
     plan.prefix.install(&template).map_err(|e| (0, vec![e.to_string()]))?;
     let mut epoch = None;
@@ -194,15 +201,15 @@ impl Epoch {
     fn ending(&self, plan: &Plan, rng: &mut Rng) -> Ending {
         let shutdown_kill = Duration::from_millis(rng.between(0, 300) as u64);
         let in_shutdown = rng.one_in(4);
-        if self.launch.power.is_none() {
+        let Some(power) = &plan.power else {
             return match plan.kill_in_shutdown && in_shutdown {
                 true => Ending::KillInShutdown(shutdown_kill),
                 false => Ending::Kill,
             };
-        }
+        };
         let (calls, phase) = (rng.between(1, 300) as u64, rng.between(0, 3) as u64);
         match rng.between(1, 10) {
-            1 => Ending::Kill,
+            1 if power.kills_with_binlog || !self.launch.binlog => Ending::Kill,
             2 => Ending::CutAfterShutdown,
             3 | 4 if self.without_mixed || plan.kill_in_shutdown => {
                 Ending::CutInShutdown(calls, phase)

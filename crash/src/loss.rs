@@ -79,6 +79,24 @@ struct NameChange {
     paths: Vec<PathBuf>,
 }
 
+/// A server without a binlog spoils the first byte of tc.log when it shuts down, and then deletes
+/// the file (`TC_LOG_MMAP::close` in sql/log.cc of 10.11.18). Neither is synced: when the first
+/// survives and the second does not, the stock server refuses to start ("Bad magic header in tc
+/// log"). So that deletion is never lost.
+const TC_LOG: &str = "tc.log";
+
+/// DROP TABLE writes its entry to this log, syncs it, and then links it to the entry that will be
+/// executed, without a sync (`ddl_log_drop` and `update_next_entry_pos` in sql/ddl_log.cc of
+/// 10.11.18). Without the link recovery does not go on with the drop: the engine has dropped the
+/// table, its .frm is still there. So what was written to this log is never lost.
+const DDL_LOG: &str = "ddl_recovery.log";
+
+impl NameChange {
+    fn is_spared(&self) -> bool {
+        self.entry.kind == KIND_UNLINK && self.paths[0].ends_with(TC_LOG)
+    }
+}
+
 /// Everything that the journal says may be lost.
 pub struct AtRisk {
     journal: File,
@@ -196,22 +214,24 @@ impl AtRisk {
     }
 
     /// Takes from the files what the fates say. `side/files` holds a second name of each file.
-    /// `story` gets a line for each file and each name that was at risk.
+    /// Without a common fate each file has its own. `story` gets a line for each file and each name that was at risk.
     pub fn lose(
         &self,
         side: &Path,
         strict: &[PathBuf],
+        fate: Option<Fate>,
         rng: &mut Rng,
         story: &mut impl Write,
     ) -> io::Result<Lost> {
         let mut lost = Lost::default();
-        let fate = self.common_fate(rng);
         writeln!(story, "power cut, common fate {fate:?}, {} bytes of journal", self.end)?;
+        let spared = self.spared(side)?;
         for (id, history) in &self.files {
             if history.changes.is_empty() && history.lengths.is_empty() {
                 continue;
             }
             let fate = fate.unwrap_or_else(|| own_fate(rng));
+            let fate = spared.get(id).copied().unwrap_or(fate);
             let path = side.join("files").join(id.to_string());
             // A file whose creation was noted and not done has no second name.
             match File::options().read(true).write(true).open(&path) {
@@ -237,8 +257,23 @@ impl AtRisk {
         Ok(lost)
     }
 
+    /// The fates of files that the stock server does not sync as it should, see `TC_LOG`.
+    fn spared(&self, side: &Path) -> io::Result<BTreeMap<u64, Fate>> {
+        let deleted = self.names.iter().filter(|n| n.is_spared());
+        let mut fates: BTreeMap<_, _> = deleted.map(|n| (n.entry.file, Fate::Nothing)).collect();
+        if let Ok(meta) = fs::metadata(side.with_file_name("data").join(DDL_LOG)) {
+            for id in self.files.keys() {
+                let file = fs::metadata(side.join("files").join(id.to_string()));
+                if file.is_ok_and(|file| file.ino() == meta.ino()) {
+                    fates.insert(*id, Fate::Everything);
+                }
+            }
+        }
+        Ok(fates)
+    }
+
     /// In a third of the cuts all files share one fate.
-    fn common_fate(&self, rng: &mut Rng) -> Option<Fate> {
+    pub fn common_fate(&self, rng: &mut Rng) -> Option<Fate> {
         match rng.between(1, 9) {
             1 | 2 => Some(Fate::Nothing),
             3 => Some(Fate::Until(rng.between(HEADER_BYTES as i64, self.end as i64) as u64)),
@@ -318,6 +353,7 @@ impl AtRisk {
         for indexes in domains.values() {
             let kept = match fate {
                 Some(Fate::Nothing) => 0,
+                Some(Fate::Everything) => indexes.len(),
                 Some(Fate::Until(place)) => {
                     indexes.iter().filter(|i| self.names[**i].position < place).count()
                 }
@@ -334,6 +370,9 @@ impl AtRisk {
         undone.sort_unstable();
         for index in undone.into_iter().rev() {
             let name = &self.names[index];
+            if name.is_spared() {
+                continue;
+            }
             writeln!(story, "  name lost: kind {} {:?}", name.entry.kind, name.paths)?;
             undo(name, side).map_err(bad(&format!("undoing {:?} {:?}", name.entry, name.paths)))?;
         }

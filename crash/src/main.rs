@@ -15,6 +15,7 @@ mod power;
 mod record;
 mod rng;
 mod server;
+mod shimcheck;
 mod verify;
 mod workload;
 
@@ -23,6 +24,16 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 fn main() -> ExitCode {
+    let mut arguments = std::env::args().skip(1);
+    if let (Some("shim-script"), Some(dir)) = (arguments.next().as_deref(), arguments.next()) {
+        return match shimcheck::script(dir.as_ref()) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("shim-script: {error}");
+                ExitCode::FAILURE
+            }
+        };
+    }
     let options = match args::parse(std::env::args().skip(1)) {
         Ok(options) => options,
         Err(problem) => {

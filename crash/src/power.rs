@@ -20,6 +20,8 @@ pub struct PowerPlan {
     pub ignore_sync: String,
     /// A name needs a sync of its directory everywhere, not only in the engine's own.
     pub strict_names: bool,
+    /// Kill servers that write a binlog too and cut the power later: see docs/powercut.md.
+    pub kills_with_binlog: bool,
     /// Cuts during the restart, in half of the rounds.
     pub cuts_in_recovery: bool,
 }
@@ -119,7 +121,9 @@ impl Power {
         let story = self.side.with_file_name("cuts.log");
         let mut story = BufWriter::new(File::options().create(true).append(true).open(story)?);
         self.name_inodes(&mut story)?;
-        let lost = AtRisk::read(&self.side)?.lose(&self.side, &[strict], rng, &mut story)?;
+        let at_risk = AtRisk::read(&self.side)?;
+        let fate = at_risk.common_fate(rng);
+        let lost = at_risk.lose(&self.side, &[strict], fate, rng, &mut story)?;
         story.flush()?;
         self.forget()?;
         Ok(lost)

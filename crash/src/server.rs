@@ -60,7 +60,8 @@ pub fn copy_tree(from: &Path, to: &Path) -> io::Result<()> {
 }
 
 /// The shim sees neither asynchronous I/O nor stdio, which writes the dump of the buffer pool.
-const WATCHED_OPTIONS: [&str; 3] = [
+const WATCHED_OPTIONS: [&str; 4] = [
+    "--loose-innodb-log-file-mmap=0",
     "--innodb-use-native-aio=0",
     "--innodb-buffer-pool-dump-at-shutdown=0",
     "--innodb-buffer-pool-load-at-startup=0",
