@@ -92,8 +92,15 @@ const TC_LOG: &str = "tc.log";
 const DDL_LOG: &str = "ddl_recovery.log";
 
 impl NameChange {
-    fn is_spared(&self) -> bool {
+    fn is_deleted_tc_log(&self) -> bool {
         self.entry.kind == KIND_UNLINK && self.paths[0].ends_with(TC_LOG)
+    }
+
+    /// ALTER TABLE without a binlog renames .frm files and is acknowledged with nothing synced that
+    /// would commit the names. The engine has no part in these files: their names are never lost.
+    fn is_spared(&self) -> bool {
+        let frm = |path: &PathBuf| path.extension().is_some_and(|e| e == "frm");
+        self.is_deleted_tc_log() || self.paths.iter().any(frm)
     }
 }
 
@@ -259,7 +266,7 @@ impl AtRisk {
 
     /// The fates of files that the stock server does not sync as it should, see `TC_LOG`.
     fn spared(&self, side: &Path) -> io::Result<BTreeMap<u64, Fate>> {
-        let deleted = self.names.iter().filter(|n| n.is_spared());
+        let deleted = self.names.iter().filter(|n| n.is_deleted_tc_log());
         let mut fates: BTreeMap<_, _> = deleted.map(|n| (n.entry.file, Fate::Nothing)).collect();
         if let Ok(meta) = fs::metadata(side.with_file_name("data").join(DDL_LOG)) {
             for id in self.files.keys() {
@@ -360,19 +367,21 @@ impl AtRisk {
                 _ => rng.between(0, indexes.len() as i64) as usize,
             };
             lost.names_at_risk += indexes.len() as u64;
+            let (spared, lossy): (Vec<usize>, _) =
+                indexes[kept..].iter().partition(|i| self.names[**i].is_spared());
+            for index in &spared {
+                writeln!(story, "  name spared: {:?}", self.names[*index].paths)?;
+            }
             for index in &indexes[..kept] {
                 let name = &self.names[*index];
                 writeln!(story, "  name kept: kind {} {:?}", name.entry.kind, name.paths)?;
             }
-            undone.extend(&indexes[kept..]);
+            undone.extend::<Vec<usize>>(lossy);
         }
         lost.names += undone.len() as u64;
         undone.sort_unstable();
         for index in undone.into_iter().rev() {
             let name = &self.names[index];
-            if name.is_spared() {
-                continue;
-            }
             writeln!(story, "  name lost: kind {} {:?}", name.entry.kind, name.paths)?;
             undo(name, side).map_err(bad(&format!("undoing {:?} {:?}", name.entry, name.paths)))?;
         }
