@@ -144,7 +144,7 @@ fn a_frame_in_use_is_never_evicted() {
     create(&pool, 1..=1, 10);
     let held = pool.read(PageId(1)).unwrap();
     create(&pool, 2..=300, 10);
-    assert!(!Arc::ptr_eq(&held.0.meta, &Arc::new(Meta::new(PageId(1), TREE))));
+    assert!(!Arc::ptr_eq(&held.0.meta, &Arc::new(Meta::new(PageId(1), TREE, Arc::default()))));
     let again = pool.read(PageId(1)).unwrap();
     assert!(Arc::ptr_eq(&held.0.meta, &again.0.meta), "one frame per page");
 }

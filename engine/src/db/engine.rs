@@ -65,6 +65,8 @@ pub struct Engine {
     pub(crate) dropped_trees: Mutex<Vec<crate::base::TreeId>>,
     pub(crate) stopped: AtomicBool,
     pub(crate) bell: Arc<Bell>,
+    /// Of the worker that evicts: misses ring it often.
+    pub(crate) evict_bell: Arc<Bell>,
     pub(crate) last_log_flush_ns: AtomicU64,
     last_checkpoint_ns: AtomicU64,
     pub(crate) records_at_checkpoint: AtomicU64,
@@ -119,6 +121,7 @@ impl Engine {
             dropped_trees: Mutex::default(),
             stopped: AtomicBool::new(false),
             bell: Arc::default(),
+            evict_bell: Arc::default(),
             last_log_flush_ns: AtomicU64::new(0),
             last_checkpoint_ns: AtomicU64::new(0),
             records_at_checkpoint: AtomicU64::new(0),
@@ -160,6 +163,7 @@ impl Engine {
     pub(crate) fn admit(&self) -> Result<()> {
         self.check_running()?;
         self.wal.admit()?;
+        self.pool.admit();
         if self.redo_bytes() < self.log_capacity() {
             return Ok(());
         }
@@ -243,6 +247,7 @@ impl Engine {
 
     pub(crate) fn wake_background(&self) {
         self.bell.ring();
+        self.evict_bell.ring();
     }
 
     /// Stops the background, writes a last checkpoint, and refuses everything from then on.

@@ -6,7 +6,6 @@ use super::engine::{all_entries, is_named, Store};
 use super::map::Entry;
 use super::pages::StreamKind;
 use super::record::{self, Packed};
-use super::segments::RESERVED_SEGMENTS;
 use super::stats::add;
 use crate::base::{PageId, Result, BLOCK_BYTES};
 use crate::os::AlignedBuf;
@@ -51,6 +50,7 @@ impl Store {
             let Some(victim) = &mut collector.victim else { break };
             moved_bytes += self.move_some(victim, budget_bytes - moved_bytes)?;
         }
+        self.refresh_behind();
         Ok(moved_bytes)
     }
 
@@ -143,13 +143,5 @@ impl Store {
         done?;
         victim.live.truncate(victim.live.len() - taken);
         Ok(moved_bytes.get())
-    }
-
-    /// Enough dead bytes lie in segments that only GC can free.
-    pub fn wants_gc(&self) -> bool {
-        let totals = self.state.read().segments.totals();
-        let used_bytes = totals.segments * self.segment_bytes - totals.free_bytes;
-        let threshold = (used_bytes / 4).max(RESERVED_SEGMENTS as u64 * self.segment_bytes);
-        totals.collectable_bytes > threshold
     }
 }

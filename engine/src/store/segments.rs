@@ -188,6 +188,10 @@ impl SegmentTable {
             .map(|(i, _)| i)
     }
 
+    pub fn free_bytes(&self) -> u64 {
+        self.free.len() as u64 * self.segment_bytes
+    }
+
     pub fn totals(&self) -> SegmentTotals {
         let mut totals = SegmentTotals {
             segments: self.segments.len() as u64,
