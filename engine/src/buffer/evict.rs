@@ -170,10 +170,14 @@ impl Pool {
         (in_table + self.reserve()).saturating_sub(capacity)
     }
 
-    /// How many dirty frames there are over the limit.
+    /// How many frames the background lets be dirty.
+    pub fn dirty_max(&self) -> u64 {
+        let share = self.capacity_frames.load(Relaxed) * DIRTY_PERCENT_MAX / 100;
+        share.max(BATCH_PAGES) as u64
+    }
+
     fn dirty_excess(&self) -> usize {
-        let limit = self.capacity_frames.load(Relaxed) / 100 * DIRTY_PERCENT_MAX;
-        self.dirty.load(Relaxed).saturating_sub(limit.max(BATCH_PAGES))
+        self.dirty.load(Relaxed).saturating_sub(self.dirty_max() as usize)
     }
 
     fn take_memory(&self, slot: Slot) -> PageBuf {

@@ -107,16 +107,16 @@ impl Engine {
         }
     }
 
-    /// One round of every kind of background work, for engines without threads.
+    /// One round of every kind of background work, for engines without threads. One that fails
+    /// keeps no other from its turn; the first error is the answer.
     pub fn step(&self) -> Result<()> {
-        for worker in &WORKERS {
-            (worker.step)(self)?;
-        }
-        Ok(())
+        let outcomes = WORKERS.iter().map(|worker| (worker.step)(self).map(|_| ()));
+        outcomes.fold(Ok(()), |first, outcome| first.and(outcome))
     }
 
     /// Prepares log segments, writes ahead, and once a second makes the log durable.
     fn log_step(&self) -> Result<Next> {
+        self.refresh_room();
         while self.wal.prepare_step()? {}
         self.wal.write_step()?;
         let now = self.os.now_ns();
@@ -169,6 +169,10 @@ impl Engine {
     fn wants_checkpoint(&self) -> bool {
         let redo = self.redo_bytes();
         if redo >= self.log_capacity() / 100 * CHECKPOINT_PERCENT {
+            return true;
+        }
+        // What was written for it can be used again.
+        if self.is_short_of_room() && redo >= 2 * self.wal.segment_bytes() {
             return true;
         }
         let idle_ns = self.os.now_ns().saturating_sub(self.last_checkpoint_ns());

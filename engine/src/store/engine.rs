@@ -46,6 +46,7 @@ pub struct Store {
     /// See [`Store::is_behind`] and [`Store::is_full`].
     pub(super) behind: AtomicBool,
     pub(super) full: AtomicBool,
+    pub(super) short: AtomicBool,
 }
 
 pub(super) fn superblock_path(dir: &Path) -> PathBuf {
@@ -140,6 +141,7 @@ impl Store {
             policy: SpacePolicy::default(),
             behind: AtomicBool::new(false),
             full: AtomicBool::new(false),
+            short: AtomicBool::new(false),
             os,
             dir,
         };

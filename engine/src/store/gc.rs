@@ -44,7 +44,9 @@ impl Store {
         while moved_bytes < budget_bytes {
             if collector.victim.as_ref().is_none_or(|v| v.live.is_empty()) {
                 collector.victim = None;
-                let Some(segment) = self.state.read().segments.victim() else { break };
+                let least_gain = self.least_gain_bytes();
+                let victim = self.state.read().segments.victim(least_gain);
+                let Some(segment) = victim else { break };
                 collector.victim = Some(self.load_victim(segment)?);
             }
             let Some(victim) = &mut collector.victim else { break };

@@ -30,6 +30,8 @@ impl Default for SpacePolicy {
 /// Fewer dead segments than this are not worth a checkpoint: the constant beside the shares.
 const CHECKPOINT_SEGMENTS_MIN: u64 = 4;
 const LIMIT_SEGMENTS_MIN: u64 = 12;
+const GAIN_SHARE: u64 = 10;
+const GAIN_SHARE_FULL: u64 = 64;
 
 impl Store {
     fn totals(&self) -> SegmentTotals {
@@ -40,15 +42,14 @@ impl Store {
     pub fn wants_checkpoint(&self) -> bool {
         let totals = self.totals();
         let share = totals.live_bytes / 100 * self.policy.checkpoint_percent;
-        let little_free = totals.free_bytes <= RESERVED_SEGMENTS as u64 * self.segment_bytes;
         totals.releasable_bytes > share.max(CHECKPOINT_SEGMENTS_MIN * self.segment_bytes)
-            || (little_free && self.is_full() && totals.releasable_bytes > 0)
+            || (self.is_full() && totals.releasable_bytes > 0)
     }
 
     /// How hard GC should work: 0 not at all, 100 without any rest.
     pub fn gc_pressure_percent(&self) -> u64 {
         let totals = self.totals();
-        if self.is_full() && totals.collectable_bytes > self.segment_bytes / 10 {
+        if self.is_full() && totals.collectable_bytes >= self.least_gain_bytes() {
             return 100;
         }
         let reserve = RESERVED_SEGMENTS as u64 * self.segment_bytes;
@@ -61,6 +62,13 @@ impl Store {
             dead if dead >= flat_out => 100,
             dead => ((dead - begin) * 100 / (flat_out - begin)).max(1),
         }
+    }
+
+    /// Dead bytes that make a segment worth cleaning. On a full disk nearly all do: pages of a
+    /// small pool, spread over all segments, would otherwise never be collected.
+    pub(super) fn least_gain_bytes(&self) -> u64 {
+        let share = if self.is_full() { GAIN_SHARE_FULL } else { GAIN_SHARE };
+        self.segment_bytes / share
     }
 
     /// Enough dead bytes lie in segments that only GC can free.
@@ -86,9 +94,16 @@ impl Store {
         self.behind.store(dead > self.dead_limit_bytes(&totals), Relaxed);
     }
 
-    /// The last attempt to grow found no room on the disk, and nothing became free since.
+    /// The owner found that the disk has no room to spare (or that it has again): then all dead
+    /// space is worth collecting.
+    pub fn set_short(&self, short: bool) {
+        self.short.store(short, Relaxed);
+    }
+
+    /// As [`Store::set_short`] said; or the last attempt to grow found no room and nothing became
+    /// free since.
     pub fn is_full(&self) -> bool {
-        self.full.load(Relaxed)
+        self.full.load(Relaxed) || self.short.load(Relaxed)
     }
 
     /// Bytes for ordinary writes without growing the file.
