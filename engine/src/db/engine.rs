@@ -13,7 +13,7 @@ use crate::os::Os;
 use crate::store::Store;
 use crate::txn::{Context, Open, Owner, Session};
 use crate::wal::Wal;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicU8, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
@@ -70,6 +70,8 @@ pub struct Engine {
     pub(crate) records_at_checkpoint: AtomicU64,
     room: Mutex<()>,
     room_made: Condvar,
+    /// What the error log was told already.
+    pub(crate) reported_damage: Mutex<HashSet<String>>,
     pub(crate) threads: Mutex<Vec<JoinHandle<()>>>,
     pub(crate) _lock: Box<dyn Send + Sync>,
 }
@@ -124,6 +126,7 @@ impl Engine {
             records_at_checkpoint: AtomicU64::new(0),
             room: Mutex::new(()),
             room_made: Condvar::new(),
+            reported_damage: Mutex::default(),
             threads: Mutex::default(),
             _lock: parts.lock,
         })

@@ -2,9 +2,9 @@
 //! which ids come next, and every transaction that is not simply committed.
 
 use crate::base::codec::{put_bytes, put_u8, put_varint, Reader};
-use crate::base::{Lsn, PageId, Result, TxnId};
+use crate::base::{Lsn, PageId, Result, TreeId, TxnId};
 
-const FORMAT: u8 = 1;
+const FORMAT: u8 = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenState {
@@ -47,6 +47,8 @@ pub struct CheckpointNote {
     pub purge: Vec<PurgeNote>,
     /// (table id, next AUTO_INCREMENT value)
     pub counters: Vec<(u64, u64)>,
+    /// Pages that were given up, with their trees (rules S8).
+    pub bad_pages: Vec<(PageId, TreeId)>,
 }
 
 impl CheckpointNote {
@@ -81,6 +83,11 @@ impl CheckpointNote {
             put_varint(&mut out, *table);
             put_varint(&mut out, *next);
         }
+        put_varint(&mut out, self.bad_pages.len() as u64);
+        for (page, tree) in &self.bad_pages {
+            put_varint(&mut out, page.0);
+            put_varint(&mut out, u64::from(tree.0));
+        }
         out
     }
 
@@ -110,6 +117,11 @@ impl CheckpointNote {
         }
         for _ in 0..r.varint()? {
             note.counters.push((r.varint()?, r.varint()?));
+        }
+        for _ in 0..r.varint()? {
+            let page = PageId(r.varint()?);
+            let tree = u32::try_from(r.varint()?).map_err(|_| r.fail("tree id"))?;
+            note.bad_pages.push((page, TreeId(tree)));
         }
         r.finish()?;
         Ok(note)
@@ -166,6 +178,7 @@ mod tests {
             open: vec![open(1, None), open(2, Some(b"xid"))],
             purge: vec![PurgeNote { txn: TxnId(4), first_lsn: Lsn(6), last_lsn: Lsn(8) }],
             counters: vec![(1, 100)],
+            bad_pages: vec![(PageId(70), TreeId(16))],
         };
         let bytes = note.encode();
         assert_eq!(CheckpointNote::decode(&bytes).unwrap(), note);
