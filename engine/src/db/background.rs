@@ -50,7 +50,7 @@ struct Worker {
     step: Step,
 }
 
-const WORKERS: [Worker; 6] = [
+const WORKERS: [Worker; 7] = [
     Worker { name: "sluice-log", idle: Duration::from_millis(50), step: Engine::log_step },
     Worker { name: "sluice-check", idle: Duration::from_millis(100), step: Engine::space_step },
     Worker { name: "sluice-gc", idle: Duration::from_millis(100), step: Engine::gc_step },
@@ -199,7 +199,7 @@ impl Engine {
     }
 
     /// Moves versions out of the log when they hold back too much of it, and drops moved ones.
-    fn move_step(&self) -> Result<bool> {
+    fn move_step(&self) -> Result<Next> {
         let mut more = false;
         // Moving appends: without room it would only delay the checkpoint.
         if self.redo_bytes() < self.log_capacity() {
@@ -207,7 +207,7 @@ impl Engine {
                 more = self.ctx.move_step(target)?;
             }
         }
-        Ok(self.ctx.sweep_step(&self.sweep)? || more)
+        Ok(Next::from(self.ctx.sweep_step(&self.sweep)? || more))
     }
 }
 
