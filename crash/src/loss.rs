@@ -97,10 +97,11 @@ impl NameChange {
     }
 
     /// ALTER TABLE without a binlog renames .frm files and is acknowledged with nothing synced that
-    /// would commit the names. The engine has no part in these files: their names are never lost.
+    /// would commit the names. The engine has no part in these files: such a change is never lost.
     fn is_spared(&self) -> bool {
         let frm = |path: &PathBuf| path.extension().is_some_and(|e| e == "frm");
-        self.is_deleted_tc_log() || self.paths.iter().any(frm)
+        let renamed = matches!(self.entry.kind, KIND_RENAME | KIND_UNLINK);
+        self.is_deleted_tc_log() || (renamed && self.paths.iter().any(frm))
     }
 }
 
