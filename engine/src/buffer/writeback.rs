@@ -8,9 +8,13 @@ use crate::base::{Lsn, PageId, Result, PAGE_BYTES};
 use crate::store::PageWrite;
 use std::sync::atomic::{Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Pages handed to the store in one call.
 pub(super) const BATCH_PAGES: usize = 32;
+
+/// How long to wait for another thread's writeback before looking again.
+const WRITING_WAIT: Duration = Duration::from_millis(10);
 
 /// A dirty frame that this thread, and nobody else, will write.
 pub(super) struct Claim {
