@@ -31,6 +31,7 @@ mod node;
 mod record;
 mod scan;
 mod split;
+mod sweep;
 #[cfg(test)]
 mod tests;
 mod tree;
@@ -39,4 +40,5 @@ pub use apply::{apply, change_creates_page, page_lsn};
 pub use check::{check_page, TreeShape};
 pub use record::{decode_record, TreeRecord, RECORD_TREE};
 pub use scan::{Direction, LeafEnd};
+pub use sweep::Swept;
 pub use tree::{Change, DeadTest, Env, Tree};

@@ -50,13 +50,14 @@ struct Worker {
     step: Step,
 }
 
-const WORKERS: [Worker; 6] = [
+const WORKERS: [Worker; 7] = [
     Worker { name: "sluice-log", idle: Duration::from_millis(50), step: Engine::log_step },
     Worker { name: "sluice-check", idle: Duration::from_millis(100), step: Engine::space_step },
     Worker { name: "sluice-gc", idle: Duration::from_millis(100), step: Engine::gc_step },
     Worker { name: "sluice-evict", idle: Duration::from_millis(10), step: Engine::evict_step },
     Worker { name: "sluice-revert", idle: Duration::from_millis(100), step: Engine::revert_step },
     Worker { name: "sluice-purge", idle: Duration::from_millis(100), step: Engine::purge_step },
+    Worker { name: "sluice-move", idle: Duration::from_millis(100), step: Engine::move_step },
 ];
 
 /// Wakes idle workers. It is not a part of the engine, so that whoever idles does not keep the
@@ -195,6 +196,18 @@ impl Engine {
     fn purge_step(&self) -> Result<Next> {
         self.ctx.table.advance_horizon();
         self.ctx.purge_step(PURGE_STEP_TRANSACTIONS).map(Next::from)
+    }
+
+    /// Moves versions out of the log when they hold back too much of it, and drops moved ones.
+    fn move_step(&self) -> Result<Next> {
+        let mut more = false;
+        // Moving appends: without room it would only delay the checkpoint.
+        if self.redo_bytes() < self.log_capacity() {
+            if let Some(target) = self.move_target() {
+                more = self.ctx.move_step(target)?;
+            }
+        }
+        Ok(Next::from(self.ctx.sweep_step(&self.sweep)? || more))
     }
 }
 

@@ -12,7 +12,7 @@ use crate::catalog::Catalog;
 use crate::os::sync::{Condvar, Mutex, RwLock};
 use crate::os::Os;
 use crate::store::Store;
-use crate::txn::{Context, Open, Owner, Session};
+use crate::txn::{Context, Open, Owner, Session, Sweep};
 use crate::wal::Wal;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicU8, Ordering};
@@ -35,6 +35,8 @@ pub(crate) struct CheckpointState {
     /// Below it, recovery from this checkpoint reads nothing: not to scan, to revert or to purge.
     pub needs_from: Lsn,
     pub redo_from: Lsn,
+    /// Versions needed below it are in the tree of old versions, and durable there.
+    pub moved_to: Lsn,
 }
 
 pub struct Engine {
@@ -48,6 +50,8 @@ pub struct Engine {
     pub(crate) ctx: Arc<Context>,
     pub(crate) catalog: Catalog,
     pub(crate) catalog_root: PageId,
+    pub(crate) old_versions_root: PageId,
+    pub(crate) sweep: Mutex<Sweep>,
     pub(crate) tables: RwLock<HashMap<String, Arc<Table>>>,
     /// One DDL statement at a time.
     pub(crate) ddl: Mutex<()>,
@@ -90,6 +94,7 @@ pub(crate) struct Parts {
     pub ctx: Arc<Context>,
     pub catalog: Catalog,
     pub catalog_root: PageId,
+    pub old_versions_root: PageId,
     pub next_tree: u32,
     pub next_table: u64,
     pub checkpoint: CheckpointState,
@@ -112,6 +117,8 @@ impl Engine {
             ctx: parts.ctx,
             catalog: parts.catalog,
             catalog_root: parts.catalog_root,
+            old_versions_root: parts.old_versions_root,
+            sweep: Mutex::default(),
             tables: RwLock::default(),
             ddl: Mutex::default(),
             next_tree: AtomicU32::new(parts.next_tree),
@@ -255,6 +262,7 @@ impl Engine {
 
     pub fn set_log_capacity_bytes(&self, bytes: u64) {
         self.log_capacity_bytes.store(bytes, Ordering::Relaxed);
+        self.wal.set_capacity_bytes(bytes);
         self.wake_background();
     }
 

@@ -25,7 +25,7 @@ const OWED_SHARE: u64 = 4;
 pub struct Wal {
     pub(super) os: Arc<dyn Os>,
     pub(super) dir: PathBuf,
-    pub(super) capacity_bytes: u64,
+    pub(super) capacity_bytes: AtomicU64,
     pub(super) incarnation: u64,
     pub(super) ring: Ring,
     pub(super) segments: Segments,
@@ -73,7 +73,7 @@ impl Wal {
         Arc::new(Wal {
             os,
             dir: options.dir,
-            capacity_bytes: options.capacity_bytes,
+            capacity_bytes: AtomicU64::new(options.capacity_bytes),
             incarnation: control.incarnation,
             ring: Ring::new(control.start, geometry),
             segments,
@@ -138,8 +138,14 @@ impl Wal {
     pub fn prepare_step(&self) -> Result<bool> {
         self.check_poison()?;
         let end = self.ring.end();
-        let done = self.segments.prepare_step(end, SPARE_SEGMENTS, self.capacity_bytes);
+        let capacity = self.capacity_bytes.load(Ordering::Relaxed);
+        let done = self.segments.prepare_step(end, SPARE_SEGMENTS, capacity);
         self.poison_unless_full(done)
+    }
+
+    /// From the next [`Wal::prepare_step`] on; see [`WalOptions::capacity_bytes`].
+    pub fn set_capacity_bytes(&self, bytes: u64) {
+        self.capacity_bytes.store(bytes, Ordering::Relaxed);
     }
 
     fn poison_unless_full<T>(&self, result: Result<T>) -> Result<T> {
@@ -220,7 +226,7 @@ impl Wal {
         self.poisoned.load(Ordering::Acquire)
     }
 
-    pub(super) fn check_poison(&self) -> Result<()> {
+    pub fn check_poison(&self) -> Result<()> {
         if self.is_poisoned() {
             return Err(Error::Poisoned { cause: self.cause.lock().clone() });
         }
