@@ -111,8 +111,12 @@ impl Engine {
     /// One round of every kind of background work, for engines without threads. One that fails
     /// keeps no other from its turn; the first error is the answer.
     pub fn step(&self) -> Result<()> {
-        let outcomes = WORKERS.iter().map(|worker| (worker.step)(self).map(|_| ()));
-        outcomes.fold(Ok(()), |first, outcome| first.and(outcome))
+        let mut first = Ok(());
+        for worker in &WORKERS {
+            let outcome = (worker.step)(self);
+            first = first.and(outcome.map(|_| ()));
+        }
+        first
     }
 
     /// Prepares log segments, writes ahead, and once a second makes the log durable.
