@@ -2,11 +2,12 @@
 
 SHELL := /bin/bash
 ROUNDS ?= 50
+MINUTES ?= 60
 SEEDS ?= 100
 ARGS ?=
 
 .DEFAULT_GOAL := build
-.PHONY: build test demo kill9 powercut powercut-proof check deny sim mtr bench clean distclean help
+.PHONY: build test demo kill9 powercut powercut-proof check deny sim mtr bench soak clean distclean help
 
 build: ## private MariaDB, workspace, plugin
 	@scripts/build
@@ -40,6 +41,9 @@ mtr: build ## our suite under the server's test driver, or what ARGS says
 
 bench: build ## every oltp_* workload of sysbench on Sluice and InnoDB in turn
 	@scripts/sysbench-suite $(ARGS)
+
+soak: build ## a mixed load for MINUTES=60, Sluice and InnoDB in turn; stalls, memory, sizes
+	@MINUTES=$(MINUTES) scripts/soak $(ARGS)
 
 clean: ## what cargo and the tests made; keeps the MariaDB prefix
 	@cargo clean

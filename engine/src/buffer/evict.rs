@@ -140,7 +140,7 @@ impl Pool {
 
     /// Turns the clock in every shard until `wanted` clean frames were freed or a batch of dirty
     /// ones was met and claimed.
-    fn sweep(&self, wanted: usize) -> (usize, Vec<Claim>) {
+    pub(super) fn sweep(&self, wanted: usize) -> (usize, Vec<Claim>) {
         let start = self.next_shard.fetch_add(1, Relaxed);
         let (mut freed, mut claims) = (0, Vec::new());
         for n in 0..2 * SHARDS {
@@ -227,6 +227,9 @@ fn sweep_shard(
     for _ in 0..steps {
         if shard.hand >= shard.slots.len() {
             shard.hand = 0;
+        }
+        if shard.slots.is_empty() {
+            break;
         }
         let i = shard.hand;
         shard.hand += 1;

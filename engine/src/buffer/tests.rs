@@ -238,3 +238,19 @@ fn an_evictor_that_is_late_costs_frames_first_and_then_writes() {
     assert!(pool.stats().waits <= waits + 1);
     assert!(pool.stats().frames <= 64, "{:?}", pool.stats());
 }
+
+/// A hand that stood in a shard whose last frame it had just taken.
+#[test]
+fn a_pool_can_be_evicted_to_the_last_frame() {
+    let (_os, pool) = new_pool();
+    pool.set_capacity(1 << 30);
+    create(&pool, 1..=300, 10);
+    while !pool.writeback_before(Lsn(100), 100).unwrap() {}
+    pool.set_capacity(0);
+    pool.free.lock().clear();
+    // As if nothing but these frames were there.
+    for _ in 0..20 {
+        pool.sweep(10_000);
+    }
+    assert_eq!(pool.stats().evictions, 300);
+}

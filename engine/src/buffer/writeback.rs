@@ -8,9 +8,13 @@ use crate::base::{Lsn, PageId, Result, PAGE_BYTES};
 use crate::store::PageWrite;
 use std::sync::atomic::{Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Pages handed to the store in one call.
 pub(super) const BATCH_PAGES: usize = 32;
+
+/// How long to wait for another thread's writeback before looking again.
+const WRITING_WAIT: Duration = Duration::from_millis(10);
 
 /// A dirty frame that this thread, and nobody else, will write.
 pub(super) struct Claim {
@@ -63,10 +67,18 @@ impl Pool {
         Ok((0..SHARDS).all(|n| !self.has_before(last + n, lsn)))
     }
 
+    /// Whether the shard has a page below `lsn`. One that another thread is writing is waited for,
+    /// a moment: nothing else can be done about it.
     fn has_before(&self, n: usize, lsn: Lsn) -> bool {
-        let below =
-            |meta: &Meta| meta.rec_lsn.load(SeqCst).min(meta.writing_lsn.load(SeqCst)) < lsn.0;
-        self.table.nth(n).slots.iter().any(|slot| below(&slot.meta))
+        let mut shard = self.table.nth(n);
+        if shard.slots.iter().any(|slot| slot.meta.rec_lsn.load(SeqCst) < lsn.0) {
+            return true;
+        }
+        let mut metas = shard.slots.iter().map(|slot| &slot.meta);
+        let page = metas.find(|m| m.writing_lsn.load(SeqCst) < lsn.0).map(|m| m.page);
+        let Some(page) = page else { return false };
+        self.table.written(page).wait_for(&mut shard, WRITING_WAIT);
+        true
     }
 
     fn claim_before(&self, n: usize, lsn: Lsn, limit: usize) -> Vec<Claim> {

@@ -111,8 +111,12 @@ impl Engine {
     /// One round of every kind of background work, for engines without threads. One that fails
     /// keeps no other from its turn; the first error is the answer.
     pub fn step(&self) -> Result<()> {
-        let outcomes = WORKERS.iter().map(|worker| (worker.step)(self).map(|_| ()));
-        outcomes.fold(Ok(()), |first, outcome| first.and(outcome))
+        let mut first = Ok(());
+        for worker in &WORKERS {
+            let outcome = (worker.step)(self);
+            first = first.and(outcome.map(|_| ()));
+        }
+        first
     }
 
     /// Prepares log segments, writes ahead, and once a second makes the log durable.
@@ -211,7 +215,25 @@ impl Engine {
     }
 }
 
+/// A worker that panics leaves its work half done: others would wait for it for ever, or the log
+/// grow without end. Nothing is acknowledged from then on.
+struct Alarm<'a> {
+    engine: &'a Weak<Engine>,
+    worker: &'static str,
+}
+
+impl Drop for Alarm<'_> {
+    fn drop(&mut self) {
+        if let (true, Some(engine)) = (std::thread::panicking(), self.engine.upgrade()) {
+            let what = format!("the background thread {} has panicked", self.worker);
+            engine.host.log(Level::Error, &format!("Sluice: {what}; restart the server"));
+            engine.wal.poison(&what);
+        }
+    }
+}
+
 fn run(engine: &Weak<Engine>, bell: &Bell, worker: &Worker) {
+    let _alarm = Alarm { engine, worker: worker.name };
     let mut last_error: Option<Instant> = None;
     let mut rings_seen = 0;
     while let Some(engine) = engine.upgrade() {

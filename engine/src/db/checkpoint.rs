@@ -48,7 +48,10 @@ impl Engine {
         let one_at_a_time = self.checkpointing.lock();
         if writeback {
             let target = self.wal.end();
-            while !self.pool.writeback_before(target, WRITEBACK_PAGES)? {}
+            while !self.pool.writeback_before(target, WRITEBACK_PAGES)? {
+                // A checkpoint needs the log in the end.
+                self.wal.check_poison()?;
+            }
         }
         self.write_checkpoint()?;
         drop(one_at_a_time);

@@ -146,7 +146,7 @@ fn a_table_of_twenty_pools_is_right_and_comes_back_after_a_crash() {
     let size_bytes = os.open(Path::new("/data/pages"), OpenMode::default());
     let size_bytes = size_bytes.unwrap().len().unwrap();
     let live_bytes = engine.store.stats().live_bytes;
-    assert!(size_bytes < live_bytes * 19 / 10 + (20 * 256 << 10), "{size_bytes} for {live_bytes}");
+    assert!(size_bytes < live_bytes * 19 / 10 + 20 * (256 << 10), "{size_bytes} for {live_bytes}");
 }
 
 /// Inserts rows until the disk is full; answers the error.

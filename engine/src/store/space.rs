@@ -10,7 +10,7 @@ use super::engine::Store;
 use super::segments::{SegmentTotals, RESERVED_SEGMENTS};
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Shares in percent of the live bytes. Measured: docs/decisions/0014-dead-space.md.
+/// Shares in percent of the live bytes. Measured: docs/decisions/0018-dead-space.md.
 #[derive(Clone, Copy, Debug)]
 pub struct SpacePolicy {
     /// Collectable bytes from which on GC works.

@@ -229,7 +229,7 @@ impl Wal {
         self.poisoned.load(Ordering::Acquire)
     }
 
-    pub(super) fn check_poison(&self) -> Result<()> {
+    pub fn check_poison(&self) -> Result<()> {
         if self.is_poisoned() {
             return Err(Error::Poisoned { cause: self.cause.lock().clone() });
         }

@@ -93,7 +93,7 @@ fn writers_are_told_to_wait_when_nobody_collects() {
 
 /// `cargo test --release -p sluice-engine --lib dead_space_by_policy -- --ignored --nocapture`
 #[test]
-#[ignore = "a measurement, for docs/decisions/0014-dead-space.md"]
+#[ignore = "a measurement, for docs/decisions/0018-dead-space.md"]
 fn dead_space_by_policy() {
     println!("gc% checkpoint% hot%   size%  gc bytes%  checkpoints  behind");
     for hot_percent in [0, 90] {
