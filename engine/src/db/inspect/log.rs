@@ -63,7 +63,7 @@ pub(super) fn scan(
 }
 
 /// Decodes a record. One of a kind that nobody knows is Corrupt, as it is for recovery.
-pub(super) fn describe(lsn: Lsn, record: RecordRef<'_>) -> Result<LogLine> {
+pub(crate) fn describe(lsn: Lsn, record: RecordRef<'_>) -> Result<LogLine> {
     let payload_bytes = record.payload.len();
     let mut line = LogLine { lsn, kind: record.kind, payload_bytes, ..Default::default() };
     let mut r = Reader::new(record.payload, "log record");

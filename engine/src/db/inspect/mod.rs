@@ -7,6 +7,9 @@ mod log;
 mod overlay;
 mod verify;
 
+#[cfg(test)]
+pub(super) use log::describe as fuzz_describe;
+
 pub use crate::btree::NodeView;
 pub use crate::store::{PagePlace, StoreHeader};
 pub use log::{LogItem, LogLine};
