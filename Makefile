@@ -7,7 +7,7 @@ SECONDS := $(if $(filter command line,$(origin SECONDS)),$(SECONDS),60)
 ARGS ?=
 
 .DEFAULT_GOAL := build
-.PHONY: build test demo fuzz damage kill9 check deny sim mtr bench clean distclean help
+.PHONY: build test demo fuzz damage kill9 powercut powercut-proof check deny sim mtr bench clean distclean help
 
 build: ## private MariaDB, workspace, plugin
 	@scripts/build
@@ -26,6 +26,12 @@ damage: ## every kind of damage at every place of a small database
 
 kill9: build ## kill -9 under load, ROUNDS=50 times; checks acknowledged commits
 	@ROUNDS=$(ROUNDS) scripts/kill9 $(ARGS)
+
+powercut: build ## cut the power under load, ROUNDS=50 times: what was not synced is lost
+	@ROUNDS=$(ROUNDS) scripts/powercut $(ARGS)
+
+powercut-proof: build ## leave out one kind of sync at a time; powercut must notice each
+	@scripts/powercut-proof $(ARGS)
 
 check: ## format, clippy without warnings, licences, rules of the house
 	@scripts/check

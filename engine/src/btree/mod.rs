@@ -34,6 +34,7 @@ mod node;
 mod record;
 mod scan;
 mod split;
+mod sweep;
 #[cfg(test)]
 mod tests;
 mod tree;
@@ -43,4 +44,5 @@ pub use check::{check_page, TreeShape};
 pub use inspect::{describe_change, view_page, NodeView};
 pub use record::{decode_record, TreeRecord, RECORD_TREE};
 pub use scan::{Direction, LeafEnd};
+pub use sweep::Swept;
 pub use tree::{Change, DeadTest, Env, Tree};

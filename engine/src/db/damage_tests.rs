@@ -574,3 +574,11 @@ fn damage_to_a_crashed_database_is_found() {
     let counts = run(2, false);
     assert!(counts[&Outcome::SomeErrors] > 20 && counts[&Outcome::Refused] > 50, "{counts:?}");
 }
+
+/// What no check can find, an older copy of the whole directory, the oracle does not let pass.
+#[test]
+fn the_oracle_sees_an_older_state() {
+    let db = Db::new(3, false);
+    let tried = try_case(machine_with(&db.older), &db, true);
+    assert!(tried.as_ref().is_err_and(|why| why.contains("wrong")), "{tried:?}");
+}

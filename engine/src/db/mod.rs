@@ -36,6 +36,9 @@ mod prepared;
 #[cfg(test)]
 mod quarantine_tests;
 mod redo;
+mod room;
+#[cfg(test)]
+mod space_tests;
 mod status;
 #[cfg(test)]
 mod stress_tests;

@@ -4,7 +4,7 @@
 use crate::base::codec::{put_bytes, put_u8, put_varint, Reader};
 use crate::base::{Lsn, PageId, Result, TreeId, TxnId};
 
-const FORMAT: u8 = 2;
+const FORMAT: u8 = 3;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenState {
@@ -45,6 +45,9 @@ pub struct CheckpointNote {
     pub next_txn: u64,
     pub open: Vec<OpenNote>,
     pub purge: Vec<PurgeNote>,
+    pub old_versions_root: PageId,
+    /// Versions needed below it are in the tree of old versions.
+    pub moved_to: Lsn,
     /// (table id, next AUTO_INCREMENT value)
     pub counters: Vec<(u64, u64)>,
     /// Pages that were given up, with their trees (rules S8).
@@ -56,7 +59,8 @@ impl CheckpointNote {
     pub fn needs_from(&self) -> Lsn {
         let open = self.open.iter().map(|open| open.first_lsn);
         let purge = self.purge.iter().map(|item| item.first_lsn);
-        open.chain(purge).fold(self.scan_from, Lsn::min)
+        let in_log = open.chain(purge).map(|lsn| lsn.max(self.moved_to));
+        in_log.fold(self.scan_from, Lsn::min)
     }
 
     pub fn encode(&self) -> Vec<u8> {
@@ -83,6 +87,8 @@ impl CheckpointNote {
             put_varint(&mut out, *table);
             put_varint(&mut out, *next);
         }
+        put_varint(&mut out, self.old_versions_root.0);
+        put_varint(&mut out, self.moved_to.0);
         put_varint(&mut out, self.bad_pages.len() as u64);
         for (page, tree) in &self.bad_pages {
             put_varint(&mut out, page.0);
@@ -118,6 +124,8 @@ impl CheckpointNote {
         for _ in 0..r.varint()? {
             note.counters.push((r.varint()?, r.varint()?));
         }
+        note.old_versions_root = PageId(r.varint()?);
+        note.moved_to = Lsn(r.varint()?);
         for _ in 0..r.varint()? {
             let page = PageId(r.varint()?);
             let tree = u32::try_from(r.varint()?).map_err(|_| r.fail("tree id"))?;
@@ -178,6 +186,8 @@ mod tests {
             open: vec![open(1, None), open(2, Some(b"xid"))],
             purge: vec![PurgeNote { txn: TxnId(4), first_lsn: Lsn(6), last_lsn: Lsn(8) }],
             counters: vec![(1, 100)],
+            old_versions_root: PageId(2),
+            moved_to: Lsn(7),
             bad_pages: vec![(PageId(70), TreeId(16))],
         };
         let bytes = note.encode();

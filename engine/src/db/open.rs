@@ -13,8 +13,8 @@ use crate::catalog::{Catalog, TableDef, CATALOG_TREE, FIRST_USER_TREE};
 use crate::os::{AlignedBuf, OpenMode, Os};
 use crate::store::{Store, StoreOptions};
 use crate::txn::{
-    Context, ImageEntry, ImageState, LockManager, Open, PurgeItem, Registry, TableImage, Trees,
-    TxnState, TxnTable,
+    Context, ImageEntry, ImageState, LockManager, OldVersions, Open, PurgeItem, Registry,
+    TableImage, Trees, TxnState, TxnTable, OLD_VERSIONS_TREE,
 };
 use crate::wal::{Wal, WalAnchor, WalOptions};
 use std::collections::{HashMap, HashSet};
@@ -199,9 +199,10 @@ impl Opening {
         let table = TxnTable::new(FIRST_TXN);
         let ctx = self.context(&rooms, table);
         let tree = Tree::create(Arc::clone(&rooms.env), CATALOG_TREE)?;
+        let old_versions = Tree::create(Arc::clone(&rooms.env), OLD_VERSIONS_TREE)?;
         let checkpoint = CheckpointState::default();
         let start = Start { next_tree: FIRST_USER_TREE.0, next_table: 1, checkpoint };
-        let engine = self.assemble(rooms, ctx, tree, start);
+        let engine = self.assemble(rooms, ctx, (tree, old_versions), start);
         engine.checkpoint_now()?;
         Ok(engine)
     }
@@ -210,11 +211,13 @@ impl Opening {
         self,
         rooms: Rooms,
         ctx: Arc<Context>,
-        catalog_tree: Arc<Tree>,
+        (catalog_tree, old_versions): (Arc<Tree>, Arc<Tree>),
         start: Start,
     ) -> Arc<Engine> {
         let catalog_root = catalog_tree.root();
         let catalog = Catalog::new(ctx.trees.add(catalog_tree));
+        let old_versions_root = old_versions.root();
+        ctx.old.open(ctx.trees.add(old_versions), start.checkpoint.moved_to);
         let engine = Engine::new(Parts {
             config: self.config,
             host: self.host,
@@ -226,6 +229,7 @@ impl Opening {
             ctx,
             catalog,
             catalog_root,
+            old_versions_root,
             next_tree: start.next_tree,
             next_table: start.next_table,
             checkpoint: start.checkpoint,
@@ -255,6 +259,7 @@ impl Opening {
             table,
             registry: Registry::default(),
             trees: Trees::default(),
+            old: OldVersions::default(),
             to_revert: Default::default(),
             report_wait: Box::new(move |waiter, holder| host.lock_wait(waiter, holder)),
             put_aside: Default::default(),
@@ -276,12 +281,13 @@ impl Opening {
         let (applied, damage) = self.redo(&rooms, &note, &analysis)?;
         let ctx = self.restore_transactions(&rooms, &note, &analysis);
         let catalog_tree = Tree::open(Arc::clone(&rooms.env), CATALOG_TREE, note.catalog_root);
+        let old_root = note.old_versions_root;
+        let old_versions = Tree::open(Arc::clone(&rooms.env), OLD_VERSIONS_TREE, old_root);
         let scanned = rooms.wal.end().0.saturating_sub(note.scan_from.0);
         let next_tree = u32::try_from(analysis.next_tree).unwrap_or(u32::MAX);
-        let checkpoint =
-            CheckpointState { needs_from: note.needs_from(), redo_from: note.redo_from };
+        let checkpoint = CheckpointState::of(&note);
         let start = Start { next_tree, next_table: note.next_table, checkpoint };
-        let engine = self.assemble(rooms, ctx, catalog_tree, start);
+        let engine = self.assemble(rooms, ctx, (catalog_tree, old_versions), start);
         engine.keep_recovered_prepared();
         engine.load_tables(&analysis)?;
         engine.record_redo_damage(&damage)?;

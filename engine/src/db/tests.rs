@@ -9,6 +9,9 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
+#[path = "old_version_tests.rs"]
+mod old_versions;
+
 const TABLE: &str = "db/t";
 
 fn open(os: &Arc<SimOs>) -> Result<Arc<Engine>> {

@@ -42,6 +42,7 @@ mod mapfile;
 mod pages;
 mod record;
 mod segments;
+mod space;
 mod state;
 mod stats;
 mod superblock;

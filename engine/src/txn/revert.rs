@@ -31,24 +31,36 @@ pub(crate) struct VersionRecord {
     pub deletes: bool,
 }
 
+impl VersionRecord {
+    pub(super) fn new(tree: TreeId, note: &Note<'_>) -> VersionRecord {
+        VersionRecord {
+            tree,
+            txn: note.txn,
+            previous_lsn: note.previous_lsn,
+            key: note.key.to_vec(),
+            replaced: note.replaced.map(<[u8]>::to_vec),
+            deletes: note.deletes,
+        }
+    }
+}
+
 impl Context {
-    /// Reads the version record at `lsn`.
+    /// The version written at `lsn`, from the log or, below the log's first kept byte, from the
+    /// tree of old versions.
     pub(crate) fn version_record(&self, lsn: Lsn) -> Result<VersionRecord> {
-        let record: Record = self.wal.read(lsn)?;
+        let record: Record = match self.wal.read(lsn) {
+            Err(Error::NotRetained) => {
+                return self.old.read(lsn)?.ok_or(Error::NotRetained);
+            }
+            other => other?,
+        };
         let fault = |why: &str| Error::corrupt(why, format!("log {lsn:?}"));
         if record.kind != RECORD_TREE {
             return Err(fault("not a version record"));
         }
         let decoded = decode_record(&record.payload)?;
         let note = Note::decode(decoded.note)?.ok_or_else(|| fault("record without a version"))?;
-        Ok(VersionRecord {
-            tree: decoded.tree,
-            txn: note.txn,
-            previous_lsn: note.previous_lsn,
-            key: note.key.to_vec(),
-            replaced: note.replaced.map(<[u8]>::to_vec),
-            deletes: note.deletes,
-        })
+        Ok(VersionRecord::new(decoded.tree, &note))
     }
 
     /// Takes back the version that `txn` wrote at `lsn`, if it still stands.
@@ -187,20 +199,28 @@ impl Context {
     fn purge_transaction(&self, item: PurgeItem) -> Result<usize> {
         let mut lsn = item.last_lsn;
         let mut records = 0;
-        // After a crash `first_lsn` can lie inside the chain: what is before it was purged.
-        while lsn != Lsn::ZERO && lsn >= item.first_lsn {
-            let record = self.version_record(lsn)?;
+        // After a crash `first_lsn` can lie inside the chain: what is before it was purged. What
+        // lies below `moved_to` is purged by the sweep of the moved versions.
+        while lsn != Lsn::ZERO && lsn >= item.first_lsn.max(self.old.moved_to()) {
+            let record = match self.version_record(lsn) {
+                // Moved in between.
+                Err(Error::NotRetained) if lsn < self.old.moved_to() => break,
+                other => other?,
+            };
             records += 1;
             if record.deletes {
-                if let Some(gate) = self.trees.get(record.tree) {
-                    if let Some(_inside) = gate.enter() {
-                        let done = self.replace_if(&gate, &record.key, (item.txn, lsn), None);
-                        self.unless_put_aside(Some(record.tree), done, ())?;
-                    }
-                }
+                self.purge_mark(record.tree, &record.key, (item.txn, lsn))?;
             }
             lsn = record.previous_lsn;
         }
         Ok(records)
+    }
+
+    /// Removes a delete mark that every snapshot sees, if it still stands.
+    pub(super) fn purge_mark(&self, tree: TreeId, key: &[u8], stands: (TxnId, Lsn)) -> Result<()> {
+        let Some(gate) = self.trees.get(tree) else { return Ok(()) };
+        let Some(_inside) = gate.enter() else { return Ok(()) };
+        let done = self.replace_if(&gate, key, stands, None);
+        self.unless_put_aside(Some(tree), done, ())
     }
 }

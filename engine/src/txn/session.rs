@@ -6,6 +6,7 @@
 //! active, prepared --rollback--> idle (its entries are reverted behind its back)
 //! ```
 
+use super::old_versions::OldVersions;
 use super::registry::{Open, PurgeItem, Registry};
 use super::trees::Trees;
 use super::{Isolation, LockManager, Owner, Snapshot, TxnTable};
@@ -37,6 +38,8 @@ pub struct Context {
     pub locks: Arc<LockManager>,
     pub registry: Registry,
     pub trees: Trees,
+    /// Versions below the log's first kept byte.
+    pub old: OldVersions,
     /// Rolled back, waiting for the background revert.
     pub to_revert: Mutex<VecDeque<Arc<Open>>>,
     pub report_wait: Box<WaitReport>,

@@ -62,7 +62,7 @@ pub(super) fn scan(
     scan_files(os, dir, from, &mut listing).map(|end| end.end)
 }
 
-/// Decodes a record. One of a kind that nobody knows is Corrupt, as it is for recovery.
+/// Decodes a record. One of a kind that this room does not know is "other".
 pub(crate) fn describe(lsn: Lsn, record: RecordRef<'_>) -> Result<LogLine> {
     let payload_bytes = record.payload.len();
     let mut line = LogLine { lsn, kind: record.kind, payload_bytes, ..Default::default() };
