@@ -4,10 +4,11 @@ SHELL := /bin/bash
 ROUNDS ?= 50
 MINUTES ?= 60
 SEEDS ?= 100
+SECONDS := $(if $(filter command line,$(origin SECONDS)),$(SECONDS),60)
 ARGS ?=
 
 .DEFAULT_GOAL := build
-.PHONY: build test demo kill9 powercut powercut-proof check deny sim mtr bench soak clean distclean help
+.PHONY: build test demo fuzz damage kill9 powercut powercut-proof check deny sim mtr bench soak clean distclean help
 
 build: ## private MariaDB, workspace, plugin
 	@scripts/build
@@ -17,6 +18,12 @@ test: ## every test; the last line is "N passed, N failed"
 
 demo: build ## a server, a table, a kill -9 and what survives it
 	@scripts/demo
+
+fuzz: ## every decoder with mutated inputs, SECONDS=60 for each
+	@SLUICE_FUZZ_SECONDS=$(SECONDS) cargo test --workspace --release --locked --lib -- fuzz_ --nocapture --test-threads 2
+
+damage: ## every kind of damage at every place of a small database
+	@SLUICE_DAMAGE_STRIDE=1 cargo test -p sluice-engine --release --locked --lib -- damage_tests --nocapture
 
 kill9: build ## kill -9 under load, ROUNDS=50 times; checks acknowledged commits
 	@ROUNDS=$(ROUNDS) scripts/kill9 $(ARGS)

@@ -238,3 +238,37 @@ fn damaged_rows_are_errors() {
         let _ = row::unpack(&shape, 0, &packed, &mut back);
     }
 }
+
+/// Rows and keys as a damaged page would give them: whatever their bytes are, an error or a record.
+#[test]
+fn fuzz_rows_and_keys() {
+    let keys = vec![
+        vec![(0, None, false), (7, None, true)],
+        vec![(5, None, false), (1, None, true)],
+        vec![(6, Some(3), true), (4, Some(2), false), (2, None, false)],
+    ];
+    let shape = shape_of(keys);
+    let mut random = Random::new(14);
+    let (mut blob, mut corpus) = (Vec::new(), Vec::new());
+    for _ in 0..40 {
+        let record = sample(&mut random, &mut blob);
+        let mut scratch = Vec::new();
+        let mut maker = KeyMaker { shape: &shape, collator: &CaseBlind, scratch: &mut scratch };
+        for i in 0..shape.indexes.len() {
+            let (mut key, mut packed) = (Vec::new(), Vec::new());
+            maker.put_parts(i, view(&record), &mut key);
+            row::pack(&shape, i, view(&record), &mut packed);
+            corpus.extend([key, packed].into_iter().filter(|input| !input.is_empty()));
+        }
+    }
+    let mut record = vec![0u8; RECORD_BYTES];
+    let mut variable = Vec::new();
+    sluice_engine::os::fuzz::fuzz("rows and keys", &corpus, &mut |bytes| {
+        for i in 0..shape.indexes.len() {
+            let _ = row::unpack(&shape, i, bytes, &mut record);
+            let _ = key::parts_len(&shape, i, bytes);
+            let _ = key::take_columns(&shape, i, bytes, &mut variable, &mut record);
+            let _ = key::split_entry(&shape, i, bytes, bytes);
+        }
+    });
+}

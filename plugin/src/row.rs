@@ -76,7 +76,11 @@ pub fn unpack(shape: &Shape, index: usize, packed: &[u8], record: &mut [u8]) -> 
             continue;
         }
         let value = rest.bytes()?;
-        if column.kind != Kind::Blob && value.len() > column.length {
+        let room = match column.kind {
+            Kind::Blob => (1u64 << (8 * column.length_bytes)) - 1,
+            _ => column.length as u64,
+        };
+        if value.len() as u64 > room {
             return Err(rest.fail("value longer than its column"));
         }
         match column.kind {

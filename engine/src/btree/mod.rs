@@ -26,6 +26,8 @@ mod check;
 mod codec;
 mod descend;
 mod estimate;
+#[cfg(test)]
+mod fuzz_tests;
 mod inspect;
 mod merge;
 mod node;

@@ -117,7 +117,7 @@ impl Analysis {
     }
 
     fn trace(&mut self, lsn: Lsn, id: TxnId) -> &mut Trace {
-        self.next_txn = self.next_txn.max(id.0 + 1);
+        self.next_txn = self.next_txn.max(id.0.saturating_add(1));
         self.traces.entry(id).or_insert(Trace {
             outcome: Outcome::Open,
             first_lsn: lsn,
@@ -158,7 +158,7 @@ impl Analysis {
         self.freed_pages.extend(record.freed());
         for (page, change) in record.changes() {
             if change_creates_page(change) {
-                self.next_page = self.next_page.max(page.0 + 1);
+                self.next_page = self.next_page.max(page.0.saturating_add(1));
             }
         }
         Ok(())

@@ -15,18 +15,18 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-const DATA: &str = "/data";
-const TABLES: [&str; 2] = ["db/first", "db/second"];
+pub(super) const DATA: &str = "/data";
+pub(super) const TABLES: [&str; 2] = ["db/first", "db/second"];
 const LOG_SEGMENT_BYTES: u64 = 64 << 10;
 
-type Rows = BTreeMap<u32, Vec<u8>>;
-type Files = BTreeMap<PathBuf, Vec<u8>>;
+pub(super) type Rows = BTreeMap<u32, Vec<u8>>;
+pub(super) type Files = BTreeMap<PathBuf, Vec<u8>>;
 
 /// Rows of each table.
-type Contents = BTreeMap<&'static str, Rows>;
+pub(super) type Contents = BTreeMap<&'static str, Rows>;
 
 #[derive(Default)]
-struct Listener(Mutex<Vec<String>>);
+pub(super) struct Listener(pub Mutex<Vec<String>>);
 
 impl Host for Listener {
     fn log(&self, level: Level, message: &str) {
@@ -38,7 +38,7 @@ impl Host for Listener {
     fn lock_wait(&self, _waiter_session: u64, _holder_session: u64) {}
 }
 
-fn open_with(os: Arc<dyn Os>, host: Arc<dyn Host>) -> Result<Arc<Engine>> {
+pub(super) fn open_with(os: Arc<dyn Os>, host: Arc<dyn Host>) -> Result<Arc<Engine>> {
     let mut config = Config::new(DATA);
     config.background = false;
     config.buffer_pool_bytes = 1 << 20;
@@ -79,6 +79,16 @@ fn body(rng: &mut SimRng) -> Vec<u8> {
     (0..len).map(|i| (seed.wrapping_mul(i + 7) >> 32) as u8).collect()
 }
 
+pub(super) fn spec(name: &str) -> TableSpec {
+    let index = |unique| IndexSpec { unique };
+    TableSpec {
+        indexes: vec![index(true), index(false), index(true)],
+        definition: name.as_bytes().to_vec(),
+        autoinc_start: 1,
+        compression: None,
+    }
+}
+
 /// A database that ended in one way or another, as bytes of files.
 struct Db {
     files: Files,
@@ -91,7 +101,7 @@ struct Db {
     last_flush: std::ops::Range<u64>,
 }
 
-fn read_files(os: &SimOs) -> Files {
+pub(super) fn read_files(os: &SimOs) -> Files {
     let mut files = Files::new();
     for dir in ["/data", "/data/log"] {
         for path in os.list(Path::new(dir)).unwrap() {
@@ -104,7 +114,7 @@ fn read_files(os: &SimOs) -> Files {
     files
 }
 
-fn machine_with(files: &Files) -> Arc<SimOs> {
+pub(super) fn machine_with(files: &Files) -> Arc<SimOs> {
     let os = SimOs::new(1);
     os.create_dir(Path::new("/data")).unwrap();
     os.create_dir(Path::new("/data/log")).unwrap();
@@ -115,15 +125,24 @@ fn machine_with(files: &Files) -> Arc<SimOs> {
     os
 }
 
-struct Writer {
-    engine: Arc<Engine>,
-    rng: SimRng,
-    contents: Contents,
+pub(super) struct Writer {
+    pub engine: Arc<Engine>,
+    pub rng: SimRng,
+    pub contents: Contents,
 }
 
 impl Writer {
+    /// A new database with two empty tables.
+    pub fn new(os: &Arc<SimOs>, seed: u64) -> Writer {
+        let engine = open_with(os.clone(), Arc::new(NoHost)).unwrap();
+        for name in TABLES {
+            engine.create_table(name, spec(name)).unwrap();
+        }
+        Writer { engine, rng: SimRng::new(seed), contents: Contents::new() }
+    }
+
     /// A committed transaction that inserts, changes and deletes rows of one table.
-    fn transaction(&mut self, name: &'static str, changes: usize) {
+    pub fn transaction(&mut self, name: &'static str, changes: usize) {
         let table = self.engine.table(name).unwrap().unwrap();
         let mut trx = self.engine.begin(1);
         let rows = self.contents.entry(name).or_default();
@@ -152,7 +171,7 @@ impl Writer {
     }
 
     /// Writes that do not become visible.
-    fn unfinished(&mut self, name: &'static str, session: u64) -> Trx {
+    pub fn unfinished(&mut self, name: &'static str, session: u64) -> Trx {
         let table = self.engine.table(name).unwrap().unwrap();
         let mut trx = self.engine.begin(session);
         for id in 1000 * session as u32..1000 * session as u32 + 20 {
@@ -167,19 +186,7 @@ impl Writer {
 impl Db {
     fn new(seed: u64, clean: bool) -> Db {
         let os = SimOs::new(seed);
-        let engine = open_with(os.clone(), Arc::new(NoHost)).unwrap();
-        let index = |unique| IndexSpec { unique };
-        for name in TABLES {
-            let spec = TableSpec {
-                indexes: vec![index(true), index(false), index(true)],
-                definition: name.as_bytes().to_vec(),
-                autoinc_start: 1,
-                compression: None,
-            };
-            engine.create_table(name, spec).unwrap();
-        }
-        let contents = Contents::new();
-        let mut w = Writer { engine, rng: SimRng::new(seed), contents };
+        let mut w = Writer::new(&os, seed);
         for round in 0..30 {
             w.transaction(TABLES[round % 2], 8);
         }
@@ -383,7 +390,11 @@ fn names_a_file(error: &Error) -> bool {
 }
 
 /// Reads a table through one index; the content, or an error.
-fn scan(engine: &Arc<Engine>, table: &Arc<Table>, index: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+pub(super) fn scan(
+    engine: &Arc<Engine>,
+    table: &Arc<Table>,
+    index: usize,
+) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
     let mut trx = engine.begin(9);
     let mut cursor = Cursor::default();
     let all = Bound::Unbounded;
@@ -395,7 +406,7 @@ fn scan(engine: &Arc<Engine>, table: &Arc<Table>, index: usize) -> Result<Vec<(V
     Ok(out)
 }
 
-fn expected(rows: &Rows, index: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
+pub(super) fn expected(rows: &Rows, index: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut all: Vec<_> = rows.iter().map(|(&id, body)| images(id, body)[index].clone()).collect();
     all.sort();
     all
@@ -562,4 +573,12 @@ fn damage_to_a_cleanly_closed_database_is_found() {
 fn damage_to_a_crashed_database_is_found() {
     let counts = run(2, false);
     assert!(counts[&Outcome::SomeErrors] > 20 && counts[&Outcome::Refused] > 50, "{counts:?}");
+}
+
+/// What no check can find, an older copy of the whole directory, the oracle does not let pass.
+#[test]
+fn the_oracle_sees_an_older_state() {
+    let db = Db::new(3, false);
+    let tried = try_case(machine_with(&db.older), &db, true);
+    assert!(tried.as_ref().is_err_and(|why| why.contains("wrong")), "{tried:?}");
 }

@@ -52,6 +52,15 @@ impl Reference {
     }
 }
 
+/// Decodes what may be a reference.
+#[cfg(test)]
+pub(crate) fn fuzz_reference(bytes: &[u8]) {
+    if let Ok(reference) = Reference::decode(bytes) {
+        assert!(reference.bytes <= ROW_BYTES_MAX);
+        reference.key(reference.chunks());
+    }
+}
+
 /// Whether a payload of this length lives out of line.
 pub(crate) fn is_long(payload: &[u8]) -> bool {
     payload.len() > INLINE_BYTES_MAX

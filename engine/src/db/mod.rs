@@ -26,11 +26,15 @@ mod damage;
 mod damage_tests;
 mod ddl;
 mod engine;
+#[cfg(test)]
+mod fuzz_tests;
 pub mod inspect;
 mod long;
 mod note;
 mod open;
 mod prepared;
+#[cfg(test)]
+mod quarantine_tests;
 mod redo;
 mod room;
 #[cfg(test)]

@@ -4,7 +4,7 @@
 use crate::base::codec::{put_bytes, put_u8, put_varint, Reader};
 use crate::base::{Lsn, PageId, Result, TreeId, TxnId};
 
-const FORMAT: u8 = 2;
+const FORMAT: u8 = 3;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenState {

@@ -69,10 +69,11 @@ impl Redo<'_> {
     }
 }
 
-/// Names of tables and places of trees stand in the catalog alone.
+/// Names of tables and places of trees stand in the catalog alone, and open transactions may need
+/// what stands in the tree of old versions.
 pub(crate) fn catalog_damaged(error: &Error) -> Error {
     Error::Refused(format!(
-        "the catalog of tables is damaged ({error}): no table can be found without it; restore \
-         the data directory from a backup"
+        "the catalog of tables or another tree of the engine itself is damaged ({error}): without \
+         it no table can be used; restore the data directory from a backup"
     ))
 }

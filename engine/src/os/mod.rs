@@ -9,6 +9,7 @@
 //!    [`BLOCK_BYTES`](crate::base::BLOCK_BYTES) for files opened with `direct`.
 
 mod aligned;
+pub mod fuzz;
 mod real;
 pub mod sim;
 pub mod sync;

@@ -182,7 +182,7 @@ pub fn load_snapshot(file: &dyn File, sb: &Superblock, map: &mut PageMap) -> Res
     let mut r = Reader::new(&directory, "directory of the page map");
     while !r.is_empty() {
         let (leaf, at, len, check) = (r.varint()?, r.varint()?, r.varint()?, r.u32()?);
-        if leaf > PAGE_ID_MAX >> LEAF_BITS {
+        if leaf > sb.max_page.min(PAGE_ID_MAX) >> LEAF_BITS {
             return Err(r.fail("leaf out of range"));
         }
         let bytes = read_range(file, at, len)?;
@@ -274,7 +274,7 @@ impl ChangeLog {
             if chain != check {
                 return Err(self.damaged());
             }
-            note = apply_batch(&body, map)?;
+            note = apply_batch(&body, map, sb.max_page)?;
             let batch_bytes = BATCH_HEADER_BYTES as u64 + body_bytes;
             self.last_batch_at = self.end;
             self.end += batch_bytes.next_multiple_of(BLOCK_BYTES as u64);
@@ -293,7 +293,7 @@ impl ChangeLog {
     }
 }
 
-fn encode_batch(note: &[u8], changes: &[(PageId, Entry)]) -> Vec<u8> {
+pub(super) fn encode_batch(note: &[u8], changes: &[(PageId, Entry)]) -> Vec<u8> {
     let mut body = Vec::with_capacity(note.len() + changes.len() * 24 + 32);
     put_bytes(&mut body, note);
     let mut last = 0;
@@ -308,13 +308,17 @@ fn encode_batch(note: &[u8], changes: &[(PageId, Entry)]) -> Vec<u8> {
     body
 }
 
-fn apply_batch(body: &[u8], map: &mut PageMap) -> Result<Vec<u8>> {
+/// No page lies above `max_page`: a damaged id must not make the map huge.
+pub(super) fn apply_batch(body: &[u8], map: &mut PageMap, max_page: u64) -> Result<Vec<u8>> {
     let mut r = Reader::new(body, "batch of the map change log");
     let note = r.bytes()?.to_vec();
     let mut page = 0u64;
     while !r.is_empty() {
         let step = r.varint()?;
-        page = page.checked_add(step >> 1).filter(|&p| p <= PAGE_ID_MAX).unwrap_or(u64::MAX);
+        page = page
+            .checked_add(step >> 1)
+            .filter(|&p| p <= max_page.min(PAGE_ID_MAX))
+            .unwrap_or(u64::MAX);
         if page == u64::MAX {
             return Err(r.fail("page id out of range"));
         }
@@ -362,7 +366,13 @@ mod tests {
             }
             log = log.append(&[round; 9000], &map.take_changes()).unwrap();
         }
-        let mut sb = Superblock { generation: 8, seed: 9, map_generation: 4, ..Default::default() };
+        let mut sb = Superblock {
+            generation: 8,
+            seed: 9,
+            map_generation: 4,
+            max_page: 60_000,
+            ..Default::default()
+        };
         (sb.directory_at, sb.directory_bytes, sb.directory_checksum) = (d.at, d.bytes, d.checksum);
         (sb.changes_end, sb.changes_chain, sb.last_batch_at) =
             (log.end(), log.chain(), log.last_batch_at());

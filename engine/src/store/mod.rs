@@ -33,6 +33,8 @@
 mod checkpoint;
 mod engine;
 mod epoch;
+#[cfg(test)]
+mod fuzz_tests;
 mod gc;
 mod inspect;
 mod map;

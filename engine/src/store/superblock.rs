@@ -39,7 +39,7 @@ pub struct Superblock {
 }
 
 impl Superblock {
-    fn encode(&self) -> AlignedBuf {
+    pub(super) fn encode(&self) -> AlignedBuf {
         let mut body = Vec::new();
         put_u64(&mut body, self.generation);
         put_u32(&mut body, self.seed);
@@ -90,7 +90,7 @@ pub(super) fn check_of(block: &[u8]) -> u32 {
 }
 
 /// One slot: `Ok(None)` if it is damaged or was never written.
-fn parse(block: &[u8], place: &str) -> Result<Option<Superblock>> {
+pub(super) fn parse(block: &[u8], place: &str) -> Result<Option<Superblock>> {
     let mut r = Reader::new(block, "superblock");
     let (magic, version, check) = (r.u64()?, r.u32()?, r.u32()?);
     if magic != MAGIC || check != check_of(block) {

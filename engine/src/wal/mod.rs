@@ -35,6 +35,8 @@
 mod append;
 mod flush;
 mod format;
+#[cfg(test)]
+mod fuzz_tests;
 mod inspect;
 mod read;
 mod recover;

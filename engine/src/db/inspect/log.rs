@@ -62,8 +62,8 @@ pub(super) fn scan(
     scan_files(os, dir, from, &mut listing).map(|end| end.end)
 }
 
-/// Decodes a record. One of a kind that nobody knows is Corrupt, as it is for recovery.
-pub(super) fn describe(lsn: Lsn, record: RecordRef<'_>) -> Result<LogLine> {
+/// Decodes a record. One of a kind that this room does not know is "other".
+pub(crate) fn describe(lsn: Lsn, record: RecordRef<'_>) -> Result<LogLine> {
     let payload_bytes = record.payload.len();
     let mut line = LogLine { lsn, kind: record.kind, payload_bytes, ..Default::default() };
     let mut r = Reader::new(record.payload, "log record");

@@ -7,6 +7,9 @@ mod log;
 mod overlay;
 mod verify;
 
+#[cfg(test)]
+pub(super) use log::describe as fuzz_describe;
+
 pub use crate::btree::NodeView;
 pub use crate::store::{PagePlace, StoreHeader};
 pub use log::{LogItem, LogLine};
@@ -16,6 +19,7 @@ pub use verify::{Check, Report};
 use super::note::CheckpointNote;
 use crate::base::{EntryHeader, Lsn, PageId, Result};
 use crate::btree::view_page;
+use crate::catalog::{CATALOG_TREE, FIRST_USER_TREE};
 use crate::os::Os;
 use crate::store::StoreFiles;
 use std::path::PathBuf;
@@ -103,7 +107,7 @@ impl Directory {
         let node = view_page(&store.page(page)?)?;
         let mut entries = Vec::with_capacity(node.entries.len());
         for (key, value) in &node.entries {
-            entries.push(view_entry(node.level, key, value)?);
+            entries.push(view_entry(&node, key, value)?);
         }
         Ok(PageView { place, node, entries })
     }
@@ -119,11 +123,15 @@ impl Directory {
     }
 }
 
-fn view_entry(level: u8, key: &[u8], value: &[u8]) -> Result<EntryView> {
+fn view_entry(node: &NodeView, key: &[u8], value: &[u8]) -> Result<EntryView> {
     let key = key.to_vec();
-    if level > 0 {
+    if node.level > 0 {
         let child = <[u8; 8]>::try_from(value).ok().map(|id| PageId(u64::from_le_bytes(id)));
         return Ok(EntryView { key, child, header: None, payload: Vec::new() });
+    }
+    // Trees of the engine itself may hold entries without a header.
+    if node.tree < FIRST_USER_TREE && node.tree != CATALOG_TREE {
+        return Ok(EntryView { key, child: None, header: None, payload: value.to_vec() });
     }
     let (header, payload) = EntryHeader::split(value)?;
     Ok(EntryView { key, child: None, header: Some(header), payload: payload.to_vec() })
