@@ -49,6 +49,7 @@ impl Engine {
             pin("log_pin_snapshots_bytes"),
             ("log_version_reads_memory", log.cache_reads),
             ("log_version_reads_disk", log.disk_reads),
+            ("log_version_reads_ahead", log.ahead_reads),
         ]
     }
 

@@ -11,7 +11,7 @@ use super::trees::TreeGate;
 use super::TxnState;
 use crate::base::{EntryHeader, Error, Lsn, Result, TreeId, TxnId};
 use crate::btree::{decode_record, Change, RECORD_TREE};
-use crate::wal::Record;
+use crate::wal::{ReadAhead, Record};
 
 /// One step along a transaction's record chain.
 pub struct Step {
@@ -48,7 +48,16 @@ impl Context {
     /// The version written at `lsn`, from the log or, below the log's first kept byte, from the
     /// tree of old versions.
     pub(crate) fn version_record(&self, lsn: Lsn) -> Result<VersionRecord> {
-        let record: Record = match self.wal.read(lsn) {
+        self.decode_version(lsn, self.wal.read(lsn))
+    }
+
+    /// The same, for those who follow a chain of records.
+    fn version_along(&self, lsn: Lsn, ahead: &mut ReadAhead) -> Result<VersionRecord> {
+        self.decode_version(lsn, self.wal.read_along(lsn, ahead))
+    }
+
+    fn decode_version(&self, lsn: Lsn, read: Result<Record>) -> Result<VersionRecord> {
+        let record = match read {
             Err(Error::NotRetained) => {
                 return self.old.read(lsn)?.ok_or(Error::NotRetained);
             }
@@ -64,8 +73,13 @@ impl Context {
     }
 
     /// Takes back the version that `txn` wrote at `lsn`, if it still stands.
-    pub(crate) fn revert_record(&self, txn: TxnId, lsn: Lsn) -> Result<Step> {
-        let record = self.version_record(lsn)?;
+    pub(crate) fn revert_record(
+        &self,
+        txn: TxnId,
+        lsn: Lsn,
+        ahead: &mut ReadAhead,
+    ) -> Result<Step> {
+        let record = self.version_along(lsn, ahead)?;
         if record.txn != txn {
             let place = format!("log {lsn:?}");
             return Err(Error::corrupt("record chain of another transaction", place));
@@ -131,12 +145,13 @@ impl Context {
 
     /// Reverts up to `budget` records of rolled back transactions. Answers whether work is left.
     pub fn revert_step(&self, budget: usize) -> Result<bool> {
+        let mut ahead = self.reverting.lock();
         let mut left = budget;
         while left > 0 {
             let Some(open) = self.to_revert.lock().front().cloned() else { return Ok(false) };
             let mut lsn = open.last_lsn();
             while left > 0 && lsn != Lsn::ZERO {
-                let step = self.revert_record(open.id, lsn)?;
+                let step = self.revert_record(open.id, lsn, &mut ahead)?;
                 lsn = step.previous;
                 open.begin_record(self.wal.end());
                 open.end_record(lsn);
@@ -155,34 +170,47 @@ impl Context {
 
     /// Removes delete marks that every snapshot sees. Answers whether work is left for now.
     pub fn purge_step(&self, budget: usize) -> Result<bool> {
+        let mut ahead = self.purging.lock();
         let mut left = budget;
         while left > 0 {
             let oldest = self.table.oldest_snapshot_csn();
             let Some(item) = self.registry.peek_purge(oldest) else { return Ok(false) };
-            left = left.saturating_sub(self.purge_transaction(item)?.max(1));
-            self.registry.pop_purge(item.txn);
+            let rest = self.purge_transaction(item, &mut left, &mut ahead)?;
+            match rest {
+                Lsn::ZERO => self.registry.pop_purge(item.txn),
+                _ => self.registry.shorten_purge(item.txn, rest),
+            }
         }
         Ok(true)
     }
 
-    fn purge_transaction(&self, item: PurgeItem) -> Result<usize> {
+    /// Answers the last record that is left, if any.
+    fn purge_transaction(
+        &self,
+        item: PurgeItem,
+        budget: &mut usize,
+        ahead: &mut ReadAhead,
+    ) -> Result<Lsn> {
         let mut lsn = item.last_lsn;
-        let mut records = 0;
         // After a crash `first_lsn` can lie inside the chain: what is before it was purged. What
         // lies below `moved_to` is purged by the sweep of the moved versions.
         while lsn != Lsn::ZERO && lsn >= item.first_lsn.max(self.old.moved_to()) {
-            let record = match self.version_record(lsn) {
+            if *budget == 0 {
+                return Ok(lsn);
+            }
+            let record = match self.version_along(lsn, ahead) {
                 // Moved in between.
                 Err(Error::NotRetained) if lsn < self.old.moved_to() => break,
                 other => other?,
             };
-            records += 1;
+            *budget -= 1;
             if record.deletes {
                 self.purge_mark(record.tree, &record.key, (item.txn, lsn))?;
             }
             lsn = record.previous_lsn;
         }
-        Ok(records)
+        *budget = budget.saturating_sub(1);
+        Ok(Lsn::ZERO)
     }
 
     /// Removes a delete mark that every snapshot sees, if it still stands.

@@ -14,7 +14,7 @@ use crate::base::codec::put_varint;
 use crate::base::{Csn, Lsn, Result, TxnId};
 use crate::btree::RECORD_TREE;
 use crate::os::sync::Mutex;
-use crate::wal::{Appended, Wal};
+use crate::wal::{Appended, ReadAhead, Wal};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,6 +40,9 @@ pub struct Context {
     /// Rolled back, waiting for the background revert.
     pub to_revert: Mutex<VecDeque<Arc<Open>>>,
     pub report_wait: Box<WaitReport>,
+    /// One thread purges, one reverts, at a time; each keeps the log it has just read.
+    pub purging: Mutex<ReadAhead>,
+    pub reverting: Mutex<ReadAhead>,
 }
 
 impl Context {

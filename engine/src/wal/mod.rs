@@ -31,6 +31,7 @@
 //!
 //! Lock order: election, io, ring leader, reservation, cache, segments' maintenance, segments' set.
 
+mod ahead;
 mod append;
 mod flush;
 mod format;
@@ -48,6 +49,7 @@ mod crash_tests;
 #[cfg(test)]
 mod tests;
 
+pub use ahead::ReadAhead;
 pub use append::Wal;
 pub use format::WalAnchor;
 pub use inspect::{inspect, SegmentInfo, SegmentState, WalFiles, WalPosition};
