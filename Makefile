@@ -3,10 +3,11 @@
 SHELL := /bin/bash
 ROUNDS ?= 50
 SEEDS ?= 100
+MINUTES ?= 10
 ARGS ?=
 
 .DEFAULT_GOAL := build
-.PHONY: build test demo kill9 check deny sim mtr bench clean distclean help
+.PHONY: build test demo kill9 powercut powercut-proof check deny sim mtr bench old-snapshot clean distclean help
 
 build: ## private MariaDB, workspace, plugin
 	@scripts/build
@@ -19,6 +20,12 @@ demo: build ## a server, a table, a kill -9 and what survives it
 
 kill9: build ## kill -9 under load, ROUNDS=50 times; checks acknowledged commits
 	@ROUNDS=$(ROUNDS) scripts/kill9 $(ARGS)
+
+powercut: build ## cut the power under load, ROUNDS=50 times: what was not synced is lost
+	@ROUNDS=$(ROUNDS) scripts/powercut $(ARGS)
+
+powercut-proof: build ## leave out one kind of sync at a time; powercut must notice each
+	@scripts/powercut-proof $(ARGS)
 
 check: ## format, clippy without warnings, licences, rules of the house
 	@scripts/check
@@ -34,6 +41,9 @@ mtr: build ## our suite under the server's test driver, or what ARGS says
 
 bench: build ## every oltp_* workload of sysbench on Sluice and InnoDB in turn
 	@scripts/sysbench-suite $(ARGS)
+
+old-snapshot: build ## sizes and TPS under a snapshot held MINUTES=10, with and without
+	@MINUTES=$(MINUTES) scripts/old-snapshot $(ARGS)
 
 clean: ## what cargo and the tests made; keeps the MariaDB prefix
 	@cargo clean

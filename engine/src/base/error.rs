@@ -16,7 +16,7 @@ pub enum Error {
     Io { op: &'static str, path: PathBuf, source: Arc<std::io::Error> },
     /// Bytes from disk are not what was written there.
     Corrupt { what: String, place: String },
-    /// No room: "log", "store", "disk". Freeing space is enough to go on.
+    /// No room: "log", "page store", "disk". Freeing space is enough to go on.
     Full { what: &'static str },
     /// An earlier write or sync failed; the engine refuses everything that needs durability.
     Poisoned { cause: String },

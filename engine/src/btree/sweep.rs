@@ -21,7 +21,7 @@ impl Tree {
         key: &[u8],
         is_unneeded: &mut dyn FnMut(&[u8], &[u8]) -> bool,
     ) -> Result<Swept> {
-        self.env.wal.admit()?;
+        self.env.wal.admit_owed()?;
         let mut leaf = self.write_leaf(key)?;
         let node = Node::new(&leaf);
         let next = node.high().map(<[u8]>::to_vec);

@@ -3,7 +3,7 @@
 use super::frame::{new_page_buf, Body, Meta, PageBuf, ReadGuard, WriteGuard, CLEAN};
 use super::table::{Shard, Slot, Table, SHARDS};
 use crate::base::{Error, Lsn, PageId, Result, TreeId, PAGE_BYTES};
-use crate::os::sync::{ArcRwLockWriteGuard, Mutex, RawRwLock, RwLock};
+use crate::os::sync::{ArcRwLockWriteGuard, Condvar, Mutex, RawRwLock, RwLock};
 use crate::store::{Compression, Store};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
@@ -32,6 +32,8 @@ pub struct PoolStats {
     pub inline_writebacks: u64,
     /// Frames allocated over the capacity, because everything else was in use.
     pub overcommits: u64,
+    /// Changes that waited because the pool was over its capacity.
+    pub waits: u64,
 }
 
 #[derive(Default)]
@@ -41,7 +43,10 @@ pub(super) struct Counters {
     pub writebacks: AtomicU64,
     pub inline_writebacks: AtomicU64,
     pub overcommits: AtomicU64,
+    pub waits: AtomicU64,
 }
+
+pub(super) type Waker = Box<dyn Fn() + Send + Sync>;
 
 /// Verifies the structure of a page that came from the store.
 pub type PageCheck = fn(&[u8]) -> Result<()>;
@@ -56,6 +61,13 @@ pub struct Pool {
     /// Shard where the next search for a victim begins.
     pub(super) next_shard: AtomicUsize,
     pub(super) counters: Counters,
+    /// Dirty frames. Each counts itself.
+    pub(super) dirty: Arc<AtomicUsize>,
+    /// Wakes whoever evicts in the background, if anybody does.
+    pub(super) waker: OnceLock<Waker>,
+    /// Who waits in [`Pool::admit`].
+    pub(super) behind: Mutex<()>,
+    pub(super) caught_up: Condvar,
     compression: RwLock<HashMap<TreeId, Compression>>,
     check: OnceLock<PageCheck>,
 }
@@ -76,6 +88,10 @@ impl Pool {
             free: Mutex::default(),
             next_shard: AtomicUsize::new(0),
             counters: Counters::default(),
+            dirty: Arc::default(),
+            waker: OnceLock::new(),
+            behind: Mutex::default(),
+            caught_up: Condvar::new(),
             compression: RwLock::default(),
             check: OnceLock::new(),
         })
@@ -199,23 +215,19 @@ impl Pool {
     }
 
     pub fn stats(&self) -> PoolStats {
-        let (mut hits, mut dirty) = (0, 0);
-        for n in 0..SHARDS {
-            let shard = self.table.nth(n);
-            hits += shard.hits;
-            dirty += shard.slots.iter().filter(|slot| slot.meta.is_dirty()).count() as u64;
-        }
+        let hits = (0..SHARDS).map(|n| self.table.nth(n).hits).sum();
         let counters = &self.counters;
         PoolStats {
             hits,
             misses: counters.misses.load(Relaxed),
             evictions: counters.evictions.load(Relaxed),
-            dirty,
+            dirty: self.dirty.load(Relaxed) as u64,
             frames: self.frames.load(SeqCst) as u64,
             free: self.free.lock().len() as u64,
             writebacks: counters.writebacks.load(Relaxed),
             inline_writebacks: counters.inline_writebacks.load(Relaxed),
             overcommits: counters.overcommits.load(Relaxed),
+            waits: counters.waits.load(Relaxed),
         }
     }
 
@@ -259,7 +271,7 @@ impl Pool {
     fn enter(&self, page: PageId, tree: TreeId) -> Result<Option<WriteGuard>> {
         let mut bytes = self.take_buf()?;
         bytes.fill(0);
-        let meta = Arc::new(Meta::new(page, tree));
+        let meta = Arc::new(Meta::new(page, tree, Arc::clone(&self.dirty)));
         let body = Body { meta: Arc::clone(&meta), bytes, dead: false };
         let mut shard = self.table.shard(page);
         if shard.get(page).is_some() {

@@ -3,6 +3,7 @@
 
 use super::analysis::RECORD_DROP_TREES;
 use super::engine::Engine;
+use super::room::Purpose;
 use super::table::{Counters, IndexSpec, Table, TableSpec};
 use crate::base::codec::put_varint;
 use crate::base::{Csn, Error, Result, TreeId};
@@ -35,7 +36,7 @@ fn compression_def(compression: Compression) -> CompressionDef {
 
 impl Engine {
     pub fn create_table(&self, name: &str, spec: TableSpec) -> Result<()> {
-        self.admit()?;
+        self.admit(Purpose::Add)?;
         let _ddl = self.ddl.lock();
         if self.tables.read().contains_key(name) {
             return Err(Error::Exists);
@@ -65,7 +66,7 @@ impl Engine {
     }
 
     pub fn rename_table(&self, from: &str, to: &str) -> Result<()> {
-        self.admit()?;
+        self.admit(Purpose::Add)?;
         let _ddl = self.ddl.lock();
         let table = self.tables.read().get(from).cloned().ok_or(Error::NotFound)?;
         if self.tables.read().contains_key(to) {
@@ -86,7 +87,7 @@ impl Engine {
 
     /// Gives the table new, empty trees. Snapshots from before find it changed.
     pub fn truncate_table(&self, name: &str, autoinc_start: u64) -> Result<()> {
-        self.admit()?;
+        self.admit(Purpose::Delete)?;
         let _ddl = self.ddl.lock();
         let old = self.tables.read().get(name).cloned().ok_or(Error::NotFound)?;
         let indexes = old.def.indexes.iter().map(|i| IndexSpec { unique: i.unique }).collect();

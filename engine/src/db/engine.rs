@@ -2,6 +2,7 @@
 
 use super::background::Bell;
 use super::config::{Config, FlushAtCommit, Host};
+use super::room::{Purpose, Room};
 use super::table::Table;
 use super::trx::Trx;
 use crate::base::{Error, Lsn, PageId, Result};
@@ -75,10 +76,13 @@ pub struct Engine {
     pub(crate) dropped_trees: Mutex<Vec<crate::base::TreeId>>,
     pub(crate) stopped: AtomicBool,
     pub(crate) bell: Arc<Bell>,
+    /// Of the worker that evicts: misses ring it often.
+    pub(crate) evict_bell: Arc<Bell>,
     pub(crate) last_log_flush_ns: AtomicU64,
     last_checkpoint_ns: AtomicU64,
     pub(crate) records_at_checkpoint: AtomicU64,
-    room: Mutex<()>,
+    pub(crate) room: Room,
+    checkpoint_done: Mutex<()>,
     room_made: Condvar,
     pub(crate) threads: Mutex<Vec<JoinHandle<()>>>,
     pub(crate) _lock: Box<dyn Send + Sync>,
@@ -132,10 +136,12 @@ impl Engine {
             dropped_trees: Mutex::default(),
             stopped: AtomicBool::new(false),
             bell: Arc::default(),
+            evict_bell: Arc::default(),
             last_log_flush_ns: AtomicU64::new(0),
             last_checkpoint_ns: AtomicU64::new(0),
             records_at_checkpoint: AtomicU64::new(0),
-            room: Mutex::new(()),
+            room: Room::default(),
+            checkpoint_done: Mutex::new(()),
             room_made: Condvar::new(),
             threads: Mutex::default(),
             _lock: parts.lock,
@@ -170,10 +176,16 @@ impl Engine {
     }
 
     /// Refuses or delays a write: called with no latch held, before each row operation.
-    pub(crate) fn admit(&self) -> Result<()> {
+    pub(crate) fn admit(&self, purpose: Purpose) -> Result<()> {
         self.check_running()?;
-        self.wal.admit()?;
-        self.help_purge()?;
+        self.check_room(purpose)?;
+        match purpose {
+            Purpose::Add => self.wal.admit()?,
+            Purpose::Delete => self.wal.admit_owed()?,
+        }
+        self.wait_for_gc();
+        self.pool.admit();
+        self.help_purge();
         if self.redo_bytes() < self.log_capacity() {
             return Ok(());
         }
@@ -182,15 +194,16 @@ impl Engine {
 
     /// Writers do a part of the purge, one at a time, when it falls behind: so its backlog and
     /// the log that it holds back stay bounded.
-    fn help_purge(&self) -> Result<()> {
+    fn help_purge(&self) {
         let table = &self.ctx.table;
         let lag = self.log_capacity() / 100 * PURGE_LAG_PERCENT;
         let low = Lsn(self.wal.end().0.saturating_sub(lag));
         let oldest = || table.oldest_snapshot_csn();
         if self.config.background && self.ctx.registry.purge_lags(low, PURGE_BACKLOG_MAX, oldest) {
-            self.ctx.purge_step(PURGE_HELP_RECORDS)?;
+            // What fails here fails for the purge's own thread too, which reports it: it is not
+            // the fault of this statement.
+            let _ = self.ctx.purge_step(PURGE_HELP_RECORDS);
         }
-        Ok(())
     }
 
     #[cold]
@@ -204,14 +217,19 @@ impl Engine {
             self.check_running()?;
             self.wal.admit()?;
             self.wake_background();
-            let mut guard = self.room.lock();
-            self.room_made.wait_for(&mut guard, slice);
+            self.wait_for_announcement(slice);
             waited += slice;
             if waited > LOG_WAIT_MAX {
                 return Err(Error::Full { what: "log" });
             }
         }
         Ok(())
+    }
+
+    /// Returns after a checkpoint, at the latest after `slice`.
+    pub(crate) fn wait_for_announcement(&self, slice: Duration) {
+        let mut guard = self.checkpoint_done.lock();
+        self.room_made.wait_for(&mut guard, slice);
     }
 
     pub(crate) fn last_checkpoint_ns(&self) -> u64 {
@@ -222,7 +240,7 @@ impl Engine {
     pub(crate) fn announce_room(&self) {
         self.last_checkpoint_ns.store(self.os.now_ns(), Ordering::Relaxed);
         self.records_at_checkpoint.store(self.wal.stats().records, Ordering::Relaxed);
-        drop(self.room.lock());
+        drop(self.checkpoint_done.lock());
         self.room_made.notify_all();
     }
 
@@ -271,6 +289,7 @@ impl Engine {
 
     pub(crate) fn wake_background(&self) {
         self.bell.ring();
+        self.evict_bell.ring();
     }
 
     /// Stops the background, writes a last checkpoint, and refuses everything from then on.

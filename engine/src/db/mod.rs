@@ -27,6 +27,9 @@ mod note;
 mod open;
 mod prepared;
 mod redo;
+mod room;
+#[cfg(test)]
+mod space_tests;
 mod status;
 #[cfg(test)]
 mod stress_tests;

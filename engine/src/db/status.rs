@@ -5,6 +5,7 @@ use super::table::RECORD_COUNTER;
 use crate::btree::RECORD_TREE;
 use crate::txn::{RECORD_ABORT, RECORD_COMMIT, RECORD_PREPARE, RECORD_REVERTED};
 use std::fmt::Write;
+use std::sync::atomic::Ordering;
 
 impl Engine {
     /// Name (without the prefix `Sluice_`) and value. Bytes end in `_bytes`, times in `_us`;
@@ -77,6 +78,11 @@ impl Engine {
             ("buffer_pool_pages_dirty", pool.dirty),
             ("buffer_pool_writebacks", pool.writebacks),
             ("buffer_pool_inline_writebacks", pool.inline_writebacks),
+            ("buffer_pool_waits", pool.waits),
+            ("buffer_pool_overcommits", pool.overcommits),
+            ("store_gc_waits", self.room.gc_waits.load(Ordering::Relaxed)),
+            ("store_full", u64::from(self.store.is_full())),
+            ("room_refusals", self.room.refused.load(Ordering::Relaxed)),
         ]
     }
 
@@ -119,6 +125,7 @@ impl Engine {
         }
         out.push_str("LOG PINS, OLDEST FIRST\n");
         for (name, lsn) in self.log_pins() {
+            let name = name.trim_start_matches("log_pin_").trim_end_matches("_bytes");
             let _ = writeln!(out, "  {name:<32} {lsn}");
         }
         out

@@ -39,6 +39,7 @@ mod mapfile;
 mod pages;
 mod record;
 mod segments;
+mod space;
 mod state;
 mod stats;
 mod superblock;

@@ -5,13 +5,14 @@
 //! version LSN are still those of the record, checked under the leaf's exclusive latch.
 
 use super::note::Note;
-use super::registry::PurgeItem;
+use super::registry::{Open, PurgeItem};
 use super::session::{Context, RECORD_REVERTED};
 use super::trees::TreeGate;
 use super::TxnState;
 use crate::base::{EntryHeader, Error, Lsn, Result, TreeId, TxnId};
 use crate::btree::{decode_record, Change, RECORD_TREE};
 use crate::wal::{ReadAhead, Record};
+use std::collections::BTreeMap;
 
 /// One step along a transaction's record chain.
 pub struct Step {
@@ -79,19 +80,27 @@ impl Context {
         lsn: Lsn,
         ahead: &mut ReadAhead,
     ) -> Result<Step> {
+        let record = self.own_version(txn, lsn, ahead)?;
+        let is_there = self.revert_version(txn, lsn, &record)?;
+        let reverted = is_there.then_some((record.tree, record.key));
+        Ok(Step { previous: record.previous_lsn, reverted })
+    }
+
+    fn own_version(&self, txn: TxnId, lsn: Lsn, ahead: &mut ReadAhead) -> Result<VersionRecord> {
         let record = self.version_along(lsn, ahead)?;
         if record.txn != txn {
             let place = format!("log {lsn:?}");
             return Err(Error::corrupt("record chain of another transaction", place));
         }
-        let previous = record.previous_lsn;
-        let Some(gate) = self.trees.get(record.tree) else {
-            return Ok(Step { previous, reverted: None });
-        };
-        let Some(_inside) = gate.enter() else { return Ok(Step { previous, reverted: None }) };
-        let stands = (txn, lsn);
-        self.replace_if(&gate, &record.key, stands, record.replaced.as_deref())?;
-        Ok(Step { previous, reverted: Some((record.tree, record.key)) })
+        Ok(record)
+    }
+
+    /// Answers whether the tree is still there.
+    fn revert_version(&self, txn: TxnId, lsn: Lsn, record: &VersionRecord) -> Result<bool> {
+        let Some(gate) = self.trees.get(record.tree) else { return Ok(false) };
+        let Some(_inside) = gate.enter() else { return Ok(false) };
+        self.replace_if(&gate, &record.key, (txn, lsn), record.replaced.as_deref())?;
+        Ok(true)
     }
 
     /// Revert on touch: puts back the newest version that is not of an aborted transaction.
@@ -149,14 +158,7 @@ impl Context {
         let mut left = budget;
         while left > 0 {
             let Some(open) = self.to_revert.lock().front().cloned() else { return Ok(false) };
-            let mut lsn = open.last_lsn();
-            while left > 0 && lsn != Lsn::ZERO {
-                let step = self.revert_record(open.id, lsn, &mut ahead)?;
-                lsn = step.previous;
-                open.begin_record(self.wal.end());
-                open.end_record(lsn);
-                left -= 1;
-            }
+            let lsn = self.revert_piece(&open, &mut left, &mut ahead)?;
             if lsn == Lsn::ZERO {
                 self.append_outcome(RECORD_REVERTED, open.id);
                 self.table.forget(open.id);
@@ -166,6 +168,61 @@ impl Context {
             }
         }
         Ok(!self.to_revert.lock().is_empty())
+    }
+
+    /// Reverts the youngest records that are left of a transaction; answers the next one. Entries
+    /// that were inserted go at the end, leaf by leaf: no older record of the transaction is
+    /// about any of them.
+    fn revert_piece(&self, open: &Open, left: &mut usize, ahead: &mut ReadAhead) -> Result<Lsn> {
+        let mut inserted: BTreeMap<TreeId, BTreeMap<Vec<u8>, Lsn>> = BTreeMap::new();
+        let mut lsn = open.last_lsn();
+        while *left > 0 && lsn != Lsn::ZERO {
+            let record = self.own_version(open.id, lsn, ahead)?;
+            if record.replaced.is_some() {
+                self.revert_version(open.id, lsn, &record)?;
+            } else {
+                let entries = inserted.entry(record.tree).or_default();
+                entries.entry(record.key).or_insert(lsn);
+            }
+            lsn = record.previous_lsn;
+            *left -= 1;
+        }
+        for (tree, entries) in inserted {
+            self.remove_inserted(tree, open.id, &entries)?;
+        }
+        // Only now: after a crash the chain is walked again from where this says.
+        open.begin_record(self.wal.end());
+        open.end_record(lsn);
+        Ok(lsn)
+    }
+
+    /// Removes the entries that still are the first versions that `txn` wrote.
+    fn remove_inserted(
+        &self,
+        tree: TreeId,
+        txn: TxnId,
+        entries: &BTreeMap<Vec<u8>, Lsn>,
+    ) -> Result<()> {
+        let Some(gate) = self.trees.get(tree) else { return Ok(()) };
+        let Some(_inside) = gate.enter() else { return Ok(()) };
+        let mut at = entries.first_key_value().map(|(key, _)| key);
+        while let Some(key) = at {
+            let mut fault = None;
+            let swept = gate.tree().remove_where(key, &mut |key, entry| {
+                let Some(&lsn) = entries.get(key) else { return false };
+                match EntryHeader::split(entry) {
+                    Ok((header, _)) => (header.txn, header.lsn) == (txn, lsn),
+                    Err(error) => {
+                        fault = Some(error);
+                        false
+                    }
+                }
+            })?;
+            fault.map_or(Ok(()), Err)?;
+            let behind = swept.next.map(|fence| entries.range(fence..).next());
+            at = behind.flatten().map(|(key, _)| key);
+        }
+        Ok(())
     }
 
     /// Removes delete marks that every snapshot sees. Answers whether work is left for now.

@@ -305,10 +305,20 @@ impl TxnTable {
     /// A view of everything committed up to now. `log_low` is the log's end, read before the call.
     pub fn snapshot(self: &Arc<Self>, log_low: Lsn) -> Snapshot {
         let mut registry = self.registry.lock();
+        let pin = registry.low_lsn.min(log_low);
+        // Nothing happened since the newest one: both are the same, and taking this one costs
+        // neither an allocation nor a place in the map.
+        if let Some((&number, newest)) = registry.snapshots.last_key_value() {
+            let same = (newest.csn.0, newest.next.0) == (registry.watermark, registry.next);
+            if same && newest.pin <= pin {
+                newest.hold();
+                return Snapshot::new(Arc::clone(self), number, Arc::clone(newest));
+            }
+        }
         let low = self.horizon.load(Ordering::Relaxed);
         let shared = Arc::new(Registered::new(
             Csn(registry.watermark),
-            registry.low_lsn.min(log_low),
+            pin,
             TxnId(low.min(self.exception_low.load(Ordering::Relaxed))),
             TxnId(registry.next),
         ));

@@ -18,6 +18,8 @@ const UNWRITTEN_BYTES_MAX: u64 = 64 << 20;
 /// Segments that [`Wal::prepare_step`] keeps ready behind the one in use.
 const SPARE_SEGMENTS: u64 = 2;
 const CHUNK_BYTES_MAX: u64 = 1 << 20;
+/// The last part of a segment that even owed work leaves to commits and aborts.
+const OWED_SHARE: u64 = 4;
 
 /// The log. See the room's invariants.
 pub struct Wal {
@@ -91,11 +93,21 @@ impl Wal {
         self.ring.append(kind, parts)
     }
 
-    /// Asks whether more work may be logged; called before any latch is taken. Waits while very
+    /// Asks whether new work may be logged; called before any latch is taken. Waits while very
     /// much is unwritten, and while it has to make a segment itself. `Full` when less than a
-    /// segment is left and no other can be made: what is left is for commits, aborts and
-    /// checkpoints, which do not ask.
+    /// segment is left and no other can be made: what is left is for work that is owed
+    /// ([`Wal::admit_owed`]), and for commits, aborts and checkpoints, which do not ask.
     pub fn admit(&self) -> Result<()> {
+        self.admit_with(self.segments.segment_bytes)
+    }
+
+    /// As [`Wal::admit`] for the steps of work that was admitted, and for reverts and purge,
+    /// without which no room comes back: leaves only a quarter of a segment.
+    pub fn admit_owed(&self) -> Result<()> {
+        self.admit_with(self.segments.segment_bytes / OWED_SHARE)
+    }
+
+    fn admit_with(&self, least_bytes: u64) -> Result<()> {
         self.check_poison()?;
         let end = self.ring.reserved();
         if end.saturating_sub(self.ring.written()) > UNWRITTEN_BYTES_MAX {
@@ -103,9 +115,22 @@ impl Wal {
         }
         let reserve_end = end + self.segments.segment_bytes;
         if self.segments.end() < reserve_end {
-            self.poison_unless_full(self.segments.ensure(reserve_end))?;
+            let made = self.poison_unless_full(self.segments.ensure(reserve_end));
+            if self.segments.end() < end + least_bytes {
+                return made;
+            }
         }
         Ok(())
+    }
+
+    /// Bytes that can be appended without a new file: spare and free segments.
+    pub fn room_bytes(&self) -> u64 {
+        let free_bytes = self.segments.counts().free * self.segments.segment_bytes;
+        self.segments.end().saturating_sub(self.ring.end()) + free_bytes
+    }
+
+    pub fn segment_bytes(&self) -> u64 {
+        self.segments.segment_bytes
     }
 
     /// Background work: keeps segments ready so that no flush has to make one, and removes what
