@@ -8,7 +8,7 @@ SECONDS := $(if $(filter command line,$(origin SECONDS)),$(SECONDS),60)
 ARGS ?=
 
 .DEFAULT_GOAL := build
-.PHONY: build test demo fuzz damage kill9 powercut powercut-proof check deny sim mtr bench soak clean distclean help
+.PHONY: build test demo fuzz damage kill9 powercut powercut-proof check deny sim mtr bench soak old-snapshot clean distclean help
 
 build: ## private MariaDB, workspace, plugin
 	@scripts/build
@@ -51,6 +51,9 @@ bench: build ## every oltp_* workload of sysbench on Sluice and InnoDB in turn
 
 soak: build ## a mixed load for MINUTES=60, Sluice and InnoDB in turn; stalls, memory, sizes
 	@MINUTES=$(MINUTES) scripts/soak $(ARGS)
+
+old-snapshot: build ## sizes and TPS under a snapshot held MINUTES=60, with and without
+	@MINUTES=$(MINUTES) scripts/old-snapshot $(ARGS)
 
 clean: ## what cargo and the tests made; keeps the MariaDB prefix
 	@cargo clean

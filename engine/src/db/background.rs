@@ -14,7 +14,7 @@ const CHECKPOINT_PERCENT: u64 = 40;
 /// GC copies in pieces of this size and rests in between, the less the more there is to collect.
 const GC_STEP_BYTES: u64 = 1 << 20;
 const GC_REST_MAX: Duration = Duration::from_millis(100);
-const REVERT_STEP_RECORDS: usize = 256;
+const REVERT_STEP_RECORDS: usize = 1024;
 const PURGE_STEP_TRANSACTIONS: usize = 256;
 const EVICT_STEP_PAGES: usize = 64;
 const IDLE_CHECKPOINT: Duration = Duration::from_secs(30);

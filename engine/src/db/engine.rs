@@ -23,6 +23,12 @@ use std::time::Duration;
 /// Longest time that a writer waits for a checkpoint to make room in the log.
 const LOG_WAIT_MAX: Duration = Duration::from_secs(60);
 
+/// Transactions with delete marks, and share of the log's capacity from the oldest of them on,
+/// above which writers help the purge.
+const PURGE_BACKLOG_MAX: usize = 10_000;
+const PURGE_LAG_PERCENT: u64 = 20;
+const PURGE_HELP_RECORDS: usize = 8;
+
 /// A prepared transaction without a session.
 pub(crate) struct Detached {
     pub open: Arc<Open>,
@@ -182,10 +188,25 @@ impl Engine {
         }
         self.wait_for_gc();
         self.pool.admit();
+        self.help_purge();
         if self.redo_bytes() < self.log_capacity() {
             return Ok(());
         }
         self.wait_for_room()
+    }
+
+    /// Writers do a part of the purge, one at a time, when it falls behind: so its backlog and
+    /// the log that it holds back stay bounded.
+    fn help_purge(&self) {
+        let table = &self.ctx.table;
+        let lag = self.log_capacity() / 100 * PURGE_LAG_PERCENT;
+        let low = Lsn(self.wal.end().0.saturating_sub(lag));
+        let oldest = || table.oldest_snapshot_csn();
+        if self.config.background && self.ctx.registry.purge_lags(low, PURGE_BACKLOG_MAX, oldest) {
+            // What fails here fails for the purge's own thread too, which reports it: it is not
+            // the fault of this statement.
+            let _ = self.ctx.purge_step(PURGE_HELP_RECORDS);
+        }
     }
 
     #[cold]

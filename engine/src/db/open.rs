@@ -10,13 +10,14 @@ use crate::base::{Csn, EntryHeader, Error, Lsn, PageId, Result, TreeId, TxnId, B
 use crate::btree::{Env, Tree};
 use crate::buffer::{Pool, PoolOptions};
 use crate::catalog::{Catalog, TableDef, CATALOG_TREE, FIRST_USER_TREE};
+use crate::os::sync::Mutex;
 use crate::os::{AlignedBuf, OpenMode, Os};
 use crate::store::{Store, StoreOptions};
 use crate::txn::{
-    Context, ImageEntry, ImageState, LockManager, OldVersions, Open, PurgeItem, Registry,
-    TableImage, Trees, TxnState, TxnTable, OLD_VERSIONS_TREE,
+    Context, LockManager, OldVersions, Open, PurgeItem, Registry, Trees, TxnState, TxnTable,
+    Unsettled, OLD_VERSIONS_TREE,
 };
-use crate::wal::{Wal, WalAnchor, WalOptions};
+use crate::wal::{ReadAhead, Wal, WalAnchor, WalOptions};
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -261,6 +262,8 @@ impl Opening {
             trees: Trees::default(),
             old: OldVersions::default(),
             to_revert: Default::default(),
+            purging: Mutex::new(ReadAhead::forward()),
+            reverting: Mutex::new(ReadAhead::backward()),
             report_wait: Box::new(move |waiter, holder| host.lock_wait(waiter, holder)),
             put_aside: Default::default(),
         })
@@ -327,18 +330,17 @@ impl Opening {
         note: &CheckpointNote,
         analysis: &Analysis,
     ) -> Arc<Context> {
-        let mut image = TableImage { next: TxnId(analysis.next_txn), ..TableImage::empty() };
+        let mut unsettled = Vec::new();
         for (&id, trace) in &analysis.traces {
-            let state = match trace.outcome {
+            let prepared = match trace.outcome {
                 Outcome::Committed | Outcome::Reverted => continue,
-                Outcome::Prepared => ImageState::Prepared,
-                Outcome::Open | Outcome::Aborted => ImageState::Aborted,
+                Outcome::Prepared => true,
+                Outcome::Open | Outcome::Aborted => false,
             };
-            let first_lsn = trace.first_lsn;
-            image.exceptions.push(ImageEntry { id, state, first_lsn });
+            unsettled.push(Unsettled { id, prepared, first_lsn: trace.first_lsn });
         }
-        image.exceptions.sort_by_key(|entry| entry.id);
-        let ctx = self.context(rooms, TxnTable::restore(&image));
+        let table = TxnTable::restore(TxnId(analysis.next_txn), &unsettled);
+        let ctx = self.context(rooms, table);
         let mut ordered: Vec<(&TxnId, &Trace)> = analysis.traces.iter().collect();
         ordered.sort_by_key(|(id, _)| **id);
         let queued: HashSet<TxnId> = note.purge.iter().map(|item| item.txn).collect();

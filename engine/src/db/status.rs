@@ -50,6 +50,7 @@ impl Engine {
             pin("log_pin_snapshots_bytes"),
             ("log_version_reads_memory", log.cache_reads),
             ("log_version_reads_disk", log.disk_reads),
+            ("log_version_reads_ahead", log.ahead_reads),
         ]
     }
 
@@ -124,6 +125,7 @@ impl Engine {
         }
         out.push_str("LOG PINS, OLDEST FIRST\n");
         for (name, lsn) in self.log_pins() {
+            let name = name.trim_start_matches("log_pin_").trim_end_matches("_bytes");
             let _ = writeln!(out, "  {name:<32} {lsn}");
         }
         out

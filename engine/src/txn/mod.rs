@@ -24,8 +24,8 @@
 //!    classical view, before the horizon passes what only the view tells.
 //! 6. Whoever reads an entry resolves its id under the same leaf latch (M9). Then an aborted id
 //!    can be forgotten as soon as its last entry is reverted, without an epoch.
-//! 7. A state-changing record is announced (`will_record`) before it is appended, so that a
-//!    checkpoint image never hides an outcome from the scan.
+//! 7. A state-changing record is announced (`Open::begin_record`) before it is appended, so that
+//!    a checkpoint's note never hides an outcome from the scan.
 //!
 //! Invariants of the lock manager:
 //! 8. Granted holds of one row are compatible, and with every interval of others over it that was
@@ -58,7 +58,6 @@ mod revert;
 mod session;
 mod snapshot;
 mod table;
-mod table_image;
 mod trees;
 mod write;
 
@@ -76,8 +75,7 @@ pub use session::{
     Context, Savepoint, Session, RECORD_ABORT, RECORD_COMMIT, RECORD_PREPARE, RECORD_REVERTED,
 };
 pub use snapshot::Snapshot;
-pub use table::{TableStats, TxnState, TxnTable};
-pub use table_image::{ImageEntry, ImageState, TableImage};
+pub use table::{TableStats, TxnState, TxnTable, Unsettled};
 pub use trees::{TreeGate, Trees};
 pub use write::{Expect, Written};
 

@@ -10,10 +10,12 @@
 use crate::base::{Csn, Lsn, TxnId};
 use crate::os::sync::Mutex;
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::Arc;
 
 const NOT_PENDING: u64 = u64::MAX;
+/// The purge does not lag while so few transactions wait for it.
+const BACKLOG_SMALL: usize = 64;
 
 /// A transaction that has written.
 pub struct Open {
@@ -99,6 +101,8 @@ struct Purge {
 pub struct Registry {
     open: Mutex<HashMap<TxnId, Arc<Open>>>,
     purge: Mutex<Purge>,
+    /// Length of the purge's queue, for those who only want to know whether it is long.
+    backlog: AtomicUsize,
 }
 
 impl Registry {
@@ -118,6 +122,7 @@ impl Registry {
         let mut purge = self.purge.lock();
         purge.ids.insert(item.txn);
         purge.queue.push_back(item);
+        self.backlog.store(purge.queue.len(), Ordering::Relaxed);
     }
 
     /// Whether delete marks of `id`, which is committed, may still be waiting for the purge.
@@ -137,6 +142,7 @@ impl Registry {
             }
             kept
         });
+        self.backlog.store(queue.len(), Ordering::Relaxed);
     }
 
     /// The oldest item, if every snapshot at or behind `oldest` sees it. It stays in the queue
@@ -145,16 +151,37 @@ impl Registry {
         self.purge.lock().queue.front().filter(|item| item.csn <= oldest).copied()
     }
 
+    /// The oldest item is purged but for its records up to `last_lsn`.
+    pub fn shorten_purge(&self, txn: TxnId, last_lsn: Lsn) {
+        if let Some(item) = self.purge.lock().queue.front_mut().filter(|item| item.txn == txn) {
+            item.last_lsn = last_lsn;
+        }
+    }
+
     pub fn pop_purge(&self, txn: TxnId) {
         let Purge { queue, ids } = &mut *self.purge.lock();
         if queue.front().is_some_and(|item| item.txn == txn) {
             queue.pop_front();
             ids.remove(&txn);
         }
+        self.backlog.store(queue.len(), Ordering::Relaxed);
     }
 
     pub fn purge_items(&self) -> Vec<PurgeItem> {
         self.purge.lock().queue.iter().copied().collect()
+    }
+
+    /// Whether delete marks wait that the purge should be through with: the oldest one, which
+    /// every snapshot from `oldest` on sees, lies below `low`, or there are very many.
+    pub fn purge_lags(&self, low: Lsn, most: usize, oldest: impl FnOnce() -> Csn) -> bool {
+        if self.backlog.load(Ordering::Relaxed) < BACKLOG_SMALL {
+            return false;
+        }
+        let (front, len) = {
+            let purge = self.purge.lock();
+            (purge.queue.front().copied(), purge.queue.len())
+        };
+        front.is_some_and(|item| (item.first_lsn < low || len > most) && item.csn <= oldest())
     }
 
     pub fn purge_backlog(&self) -> usize {

@@ -5,13 +5,14 @@
 //! version LSN are still those of the record, checked under the leaf's exclusive latch.
 
 use super::note::Note;
-use super::registry::PurgeItem;
+use super::registry::{Open, PurgeItem};
 use super::session::{Context, RECORD_REVERTED};
 use super::trees::TreeGate;
 use super::TxnState;
 use crate::base::{EntryHeader, Error, Lsn, Result, TreeId, TxnId};
 use crate::btree::{decode_record, Change, RECORD_TREE};
-use crate::wal::Record;
+use crate::wal::{ReadAhead, Record};
+use std::collections::BTreeMap;
 
 /// One step along a transaction's record chain.
 pub struct Step {
@@ -48,7 +49,16 @@ impl Context {
     /// The version written at `lsn`, from the log or, below the log's first kept byte, from the
     /// tree of old versions.
     pub(crate) fn version_record(&self, lsn: Lsn) -> Result<VersionRecord> {
-        let record: Record = match self.wal.read(lsn) {
+        self.decode_version(lsn, self.wal.read(lsn))
+    }
+
+    /// The same, for those who follow a chain of records.
+    fn version_along(&self, lsn: Lsn, ahead: &mut ReadAhead) -> Result<VersionRecord> {
+        self.decode_version(lsn, self.wal.read_along(lsn, ahead))
+    }
+
+    fn decode_version(&self, lsn: Lsn, read: Result<Record>) -> Result<VersionRecord> {
+        let record = match read {
             Err(Error::NotRetained) => {
                 return self.old.read(lsn)?.ok_or(Error::NotRetained);
             }
@@ -64,20 +74,33 @@ impl Context {
     }
 
     /// Takes back the version that `txn` wrote at `lsn`, if it still stands.
-    pub(crate) fn revert_record(&self, txn: TxnId, lsn: Lsn) -> Result<Step> {
-        let record = self.version_record(lsn)?;
+    pub(crate) fn revert_record(
+        &self,
+        txn: TxnId,
+        lsn: Lsn,
+        ahead: &mut ReadAhead,
+    ) -> Result<Step> {
+        let record = self.own_version(txn, lsn, ahead)?;
+        let is_there = self.revert_version(txn, lsn, &record)?;
+        let reverted = is_there.then_some((record.tree, record.key));
+        Ok(Step { previous: record.previous_lsn, reverted })
+    }
+
+    fn own_version(&self, txn: TxnId, lsn: Lsn, ahead: &mut ReadAhead) -> Result<VersionRecord> {
+        let record = self.version_along(lsn, ahead)?;
         if record.txn != txn {
             let place = format!("log {lsn:?}");
             return Err(Error::corrupt("record chain of another transaction", place));
         }
-        let previous = record.previous_lsn;
-        let Some(gate) = self.trees.get(record.tree) else {
-            return Ok(Step { previous, reverted: None });
-        };
-        let Some(_inside) = gate.enter() else { return Ok(Step { previous, reverted: None }) };
-        let stands = (txn, lsn);
-        self.replace_if(&gate, &record.key, stands, record.replaced.as_deref())?;
-        Ok(Step { previous, reverted: Some((record.tree, record.key)) })
+        Ok(record)
+    }
+
+    /// Answers whether the tree is still there.
+    fn revert_version(&self, txn: TxnId, lsn: Lsn, record: &VersionRecord) -> Result<bool> {
+        let Some(gate) = self.trees.get(record.tree) else { return Ok(false) };
+        let Some(_inside) = gate.enter() else { return Ok(false) };
+        self.replace_if(&gate, &record.key, (txn, lsn), record.replaced.as_deref())?;
+        Ok(true)
     }
 
     /// Revert on touch: puts back the newest version that is not of an aborted transaction.
@@ -129,26 +152,6 @@ impl Context {
         fault.map_or(Ok(()), Err)
     }
 
-    /// As [`Context::revert_record`], for the background: nobody waits for an answer, so work that
-    /// a damaged page stops is put aside, and a transaction whose chain is damaged does not keep
-    /// those behind it waiting.
-    fn revert_behind(&self, txn: TxnId, lsn: Lsn) -> Result<Step> {
-        let reverted = self.revert_record(txn, lsn);
-        if !matches!(reverted, Err(Error::Corrupt { .. })) {
-            return reverted;
-        }
-        match self.version_record(lsn) {
-            Ok(record) => {
-                let step = Step { previous: record.previous_lsn, reverted: None };
-                self.unless_put_aside(Some(record.tree), reverted, step)
-            }
-            Err(error) => {
-                self.to_revert.lock().rotate_left(1);
-                Err(error)
-            }
-        }
-    }
-
     /// `instead`, if `done` failed at damage and its work was put aside.
     fn unless_put_aside<T>(&self, tree: Option<TreeId>, done: Result<T>, instead: T) -> Result<T> {
         let aside = |error: &Error| self.put_aside.get().is_some_and(|put| put(tree, error));
@@ -160,17 +163,18 @@ impl Context {
 
     /// Reverts up to `budget` records of rolled back transactions. Answers whether work is left.
     pub fn revert_step(&self, budget: usize) -> Result<bool> {
+        let mut ahead = self.reverting.lock();
         let mut left = budget;
         while left > 0 {
             let Some(open) = self.to_revert.lock().front().cloned() else { return Ok(false) };
-            let mut lsn = open.last_lsn();
-            while left > 0 && lsn != Lsn::ZERO {
-                let step = self.revert_behind(open.id, lsn)?;
-                lsn = step.previous;
-                open.begin_record(self.wal.end());
-                open.end_record(lsn);
-                left -= 1;
-            }
+            let lsn = match self.revert_piece(&open, &mut left, &mut ahead) {
+                // A damaged chain does not keep those behind it waiting.
+                Err(error @ Error::Corrupt { .. }) => {
+                    self.to_revert.lock().rotate_left(1);
+                    return Err(error);
+                }
+                other => other?,
+            };
             if lsn == Lsn::ZERO {
                 self.append_outcome(RECORD_REVERTED, open.id);
                 self.table.forget(open.id);
@@ -182,38 +186,108 @@ impl Context {
         Ok(!self.to_revert.lock().is_empty())
     }
 
+    /// Reverts the youngest records that are left of a transaction; answers the next one. Entries
+    /// that were inserted go at the end, leaf by leaf: no older record of the transaction is
+    /// about any of them. Work that a damaged page stops is put aside: nobody waits for an answer.
+    fn revert_piece(&self, open: &Open, left: &mut usize, ahead: &mut ReadAhead) -> Result<Lsn> {
+        let mut inserted: BTreeMap<TreeId, BTreeMap<Vec<u8>, Lsn>> = BTreeMap::new();
+        let mut lsn = open.last_lsn();
+        while *left > 0 && lsn != Lsn::ZERO {
+            let record = self.own_version(open.id, lsn, ahead)?;
+            if record.replaced.is_some() {
+                let done = self.revert_version(open.id, lsn, &record);
+                self.unless_put_aside(Some(record.tree), done, false)?;
+            } else {
+                let entries = inserted.entry(record.tree).or_default();
+                entries.entry(record.key).or_insert(lsn);
+            }
+            lsn = record.previous_lsn;
+            *left -= 1;
+        }
+        for (tree, entries) in inserted {
+            let done = self.remove_inserted(tree, open.id, &entries);
+            self.unless_put_aside(Some(tree), done, ())?;
+        }
+        // Only now: after a crash the chain is walked again from where this says.
+        open.begin_record(self.wal.end());
+        open.end_record(lsn);
+        Ok(lsn)
+    }
+
+    /// Removes the entries that still are the first versions that `txn` wrote.
+    fn remove_inserted(
+        &self,
+        tree: TreeId,
+        txn: TxnId,
+        entries: &BTreeMap<Vec<u8>, Lsn>,
+    ) -> Result<()> {
+        let Some(gate) = self.trees.get(tree) else { return Ok(()) };
+        let Some(_inside) = gate.enter() else { return Ok(()) };
+        let mut at = entries.first_key_value().map(|(key, _)| key);
+        while let Some(key) = at {
+            let mut fault = None;
+            let swept = gate.tree().remove_where(key, &mut |key, entry| {
+                let Some(&lsn) = entries.get(key) else { return false };
+                match EntryHeader::split(entry) {
+                    Ok((header, _)) => (header.txn, header.lsn) == (txn, lsn),
+                    Err(error) => {
+                        fault = Some(error);
+                        false
+                    }
+                }
+            })?;
+            fault.map_or(Ok(()), Err)?;
+            let behind = swept.next.map(|fence| entries.range(fence..).next());
+            at = behind.flatten().map(|(key, _)| key);
+        }
+        Ok(())
+    }
+
     /// Removes delete marks that every snapshot sees. Answers whether work is left for now.
     pub fn purge_step(&self, budget: usize) -> Result<bool> {
+        let mut ahead = self.purging.lock();
         let mut left = budget;
         while left > 0 {
             let oldest = self.table.oldest_snapshot_csn();
             let Some(item) = self.registry.peek_purge(oldest) else { return Ok(false) };
             // Where the log cannot be read, delete marks stay: they take room, no more.
-            let purged = self.unless_put_aside(None, self.purge_transaction(item), 1)?;
-            left = left.saturating_sub(purged.max(1));
-            self.registry.pop_purge(item.txn);
+            let purged = self.purge_transaction(item, &mut left, &mut ahead);
+            let rest = self.unless_put_aside(None, purged, Lsn::ZERO)?;
+            match rest {
+                Lsn::ZERO => self.registry.pop_purge(item.txn),
+                _ => self.registry.shorten_purge(item.txn, rest),
+            }
         }
         Ok(true)
     }
 
-    fn purge_transaction(&self, item: PurgeItem) -> Result<usize> {
+    /// Answers the last record that is left, if any.
+    fn purge_transaction(
+        &self,
+        item: PurgeItem,
+        budget: &mut usize,
+        ahead: &mut ReadAhead,
+    ) -> Result<Lsn> {
         let mut lsn = item.last_lsn;
-        let mut records = 0;
         // After a crash `first_lsn` can lie inside the chain: what is before it was purged. What
         // lies below `moved_to` is purged by the sweep of the moved versions.
         while lsn != Lsn::ZERO && lsn >= item.first_lsn.max(self.old.moved_to()) {
-            let record = match self.version_record(lsn) {
+            if *budget == 0 {
+                return Ok(lsn);
+            }
+            let record = match self.version_along(lsn, ahead) {
                 // Moved in between.
                 Err(Error::NotRetained) if lsn < self.old.moved_to() => break,
                 other => other?,
             };
-            records += 1;
+            *budget -= 1;
             if record.deletes {
                 self.purge_mark(record.tree, &record.key, (item.txn, lsn))?;
             }
             lsn = record.previous_lsn;
         }
-        Ok(records)
+        *budget = budget.saturating_sub(1);
+        Ok(Lsn::ZERO)
     }
 
     /// Removes a delete mark that every snapshot sees, if it still stands.

@@ -14,7 +14,7 @@ use crate::base::codec::put_varint;
 use crate::base::{Csn, Error, Lsn, Result, TreeId, TxnId};
 use crate::btree::RECORD_TREE;
 use crate::os::sync::Mutex;
-use crate::wal::{Appended, Wal};
+use crate::wal::{Appended, ReadAhead, Wal};
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -45,6 +45,9 @@ pub struct Context {
     pub report_wait: Box<WaitReport>,
     /// Whether work that a damaged page (`tree` is given) or log record stops is put aside.
     pub put_aside: OnceLock<Box<PutAside>>,
+    /// One thread purges, one reverts, at a time; each keeps the log it has just read.
+    pub purging: Mutex<ReadAhead>,
+    pub reverting: Mutex<ReadAhead>,
 }
 
 impl Context {

@@ -5,7 +5,6 @@
 //! classical view (snapshots that are too old), so the ring never runs out of room.
 
 use super::snapshot::{Registered, Snapshot};
-use super::table_image::{ImageEntry, ImageState, TableImage};
 use crate::base::entry::TXN_ID_MAX;
 use crate::base::{Csn, Lsn, TxnId};
 use crate::os::sync::{Mutex, RwLock};
@@ -57,12 +56,26 @@ fn is_committed_by(word: u64, csn: u64) -> bool {
     word & TAG_MASK == COMMITTED && word >> TAG_BITS <= csn
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum OpenState {
+    Active,
+    Prepared,
+    Aborted,
+}
+
 /// A transaction without an outcome, or aborted and not yet reverted.
 struct Open {
-    state: ImageState,
+    state: OpenState,
     first_lsn: Lsn,
-    /// Lower bound of a state-changing record that is being appended now.
-    recording_from: Option<Lsn>,
+}
+
+/// A transaction that recovery found prepared, or rolled back and not yet reverted.
+#[derive(Clone, Copy, Debug)]
+pub struct Unsettled {
+    pub id: TxnId,
+    pub prepared: bool,
+    /// Lower bound of its first record.
+    pub first_lsn: Lsn,
 }
 
 /// What changes under the table's mutex.
@@ -141,8 +154,7 @@ impl TxnTable {
         assert!(id <= TXN_ID_MAX.0, "transaction ids are used up");
         registry.next = id + 1;
         registry.low_lsn = registry.low_lsn.min(first_lsn_bound);
-        let open =
-            Open { state: ImageState::Active, first_lsn: first_lsn_bound, recording_from: None };
+        let open = Open { state: OpenState::Active, first_lsn: first_lsn_bound };
         registry.open.insert(id, open);
         self.word_of(id).store(ACTIVE, Ordering::Release);
         TxnId(id)
@@ -181,21 +193,11 @@ impl TxnTable {
         TxnState::Committed(Csn::ZERO)
     }
 
-    /// Announces that a record which changes the state of `id` (prepare, commit, abort, reverted)
-    /// will be appended at or above `log_end`. Between the append and the state change here a
-    /// checkpoint image would otherwise show the old state without the scan meeting the record.
-    pub fn will_record(&self, id: TxnId, log_end: Lsn) {
-        let mut registry = self.registry.lock();
-        let open = registry.open.get_mut(&id.0).expect("an open transaction");
-        open.recording_from = Some(open.recording_from.map_or(log_end, |lsn| lsn.min(log_end)));
-    }
-
     pub fn set_prepared(&self, id: TxnId) {
         let mut registry = self.registry.lock();
         let open = registry.open.get_mut(&id.0).expect("an open transaction");
-        assert_eq!(open.state, ImageState::Active);
-        open.state = ImageState::Prepared;
-        open.recording_from = None;
+        assert_eq!(open.state, OpenState::Active);
+        open.state = OpenState::Prepared;
         self.store(id.0, PREPARED);
     }
 
@@ -205,7 +207,7 @@ impl TxnTable {
     pub fn commit(&self, id: TxnId) -> Csn {
         let mut registry = self.registry.lock();
         let open = registry.open.remove(&id.0).expect("an open transaction");
-        assert_ne!(open.state, ImageState::Aborted);
+        assert_ne!(open.state, OpenState::Aborted);
         if registry.open.is_empty() {
             registry.low_lsn = Lsn(u64::MAX);
         }
@@ -224,8 +226,7 @@ impl TxnTable {
     pub fn abort(&self, id: TxnId) {
         let mut registry = self.registry.lock();
         let open = registry.open.get_mut(&id.0).expect("an open transaction");
-        open.state = ImageState::Aborted;
-        open.recording_from = None;
+        open.state = OpenState::Aborted;
         self.store(id.0, ABORTED);
     }
 
@@ -234,7 +235,7 @@ impl TxnTable {
     pub fn forget(&self, id: TxnId) {
         let mut registry = self.registry.lock();
         let open = registry.open.remove(&id.0).expect("an aborted transaction");
-        assert_eq!(open.state, ImageState::Aborted);
+        assert_eq!(open.state, OpenState::Aborted);
         if registry.open.is_empty() {
             registry.low_lsn = Lsn(u64::MAX);
         }
@@ -279,41 +280,21 @@ impl TxnTable {
         }
     }
 
-    /// What a checkpoint keeps. The caller reads the log's end first: the scan of a recovery must
-    /// start at or below that end and [`TableImage::scan_low`].
-    pub fn image(&self) -> TableImage {
-        let registry = self.registry.lock();
-        let exceptions = registry.open.iter().map(|(&id, open)| ImageEntry {
-            id: TxnId(id),
-            state: open.state,
-            first_lsn: open.first_lsn,
-        });
-        TableImage {
-            next: TxnId(registry.next),
-            horizon: TxnId(registry.open.keys().next().copied().unwrap_or(registry.next)),
-            exceptions: exceptions.collect(),
-            tail_from: TxnId(registry.next),
-            scan_low: registry.open.values().filter_map(|open| open.recording_from).min(),
-        }
-    }
-
-    /// The table after a restart. `image` is the checkpoint's, carried forward over the log's
-    /// tail: what is still active in it lost its session and is aborted.
-    pub fn restore(image: &TableImage) -> Arc<TxnTable> {
-        let table = Self::new(image.next);
+    /// The table after a restart: ids below `next` are committed but for the unsettled ones.
+    pub fn restore(next: TxnId, unsettled: &[Unsettled]) -> Arc<TxnTable> {
+        let table = Self::new(next);
         {
             let mut registry = table.registry.lock();
             let mut exceptions = table.exceptions.write();
-            for entry in &image.exceptions {
-                let (state, word) = match entry.state {
-                    ImageState::Prepared => (ImageState::Prepared, PREPARED),
-                    ImageState::Active | ImageState::Aborted => (ImageState::Aborted, ABORTED),
+            for one in unsettled {
+                let (state, word) = match one.prepared {
+                    true => (OpenState::Prepared, PREPARED),
+                    false => (OpenState::Aborted, ABORTED),
                 };
-                assert!(entry.id < image.next);
-                let open = Open { state, first_lsn: entry.first_lsn, recording_from: None };
-                registry.open.insert(entry.id.0, open);
-                exceptions.push((entry.id.0, word));
-                registry.low_lsn = registry.low_lsn.min(entry.first_lsn);
+                assert!(one.id < next);
+                registry.open.insert(one.id.0, Open { state, first_lsn: one.first_lsn });
+                exceptions.push((one.id.0, word));
+                registry.low_lsn = registry.low_lsn.min(one.first_lsn);
             }
             exceptions.sort_unstable();
             table.publish_exception_range(&exceptions);
@@ -321,18 +302,23 @@ impl TxnTable {
         table
     }
 
-    /// Ids that are open without a session of this process: what recovery must settle.
-    pub fn unsettled(&self) -> Vec<ImageEntry> {
-        self.image().exceptions
-    }
-
     /// A view of everything committed up to now. `log_low` is the log's end, read before the call.
     pub fn snapshot(self: &Arc<Self>, log_low: Lsn) -> Snapshot {
         let mut registry = self.registry.lock();
+        let pin = registry.low_lsn.min(log_low);
+        // Nothing happened since the newest one: both are the same, and taking this one costs
+        // neither an allocation nor a place in the map.
+        if let Some((&number, newest)) = registry.snapshots.last_key_value() {
+            let same = (newest.csn.0, newest.next.0) == (registry.watermark, registry.next);
+            if same && newest.pin <= pin {
+                newest.hold();
+                return Snapshot::new(Arc::clone(self), number, Arc::clone(newest));
+            }
+        }
         let low = self.horizon.load(Ordering::Relaxed);
         let shared = Arc::new(Registered::new(
             Csn(registry.watermark),
-            registry.low_lsn.min(log_low),
+            pin,
             TxnId(low.min(self.exception_low.load(Ordering::Relaxed))),
             TxnId(registry.next),
         ));

@@ -1,5 +1,4 @@
 use super::*;
-use crate::base::codec::Reader;
 use crate::os::sim::SimRng;
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicBool;
@@ -131,15 +130,12 @@ fn run(seed: u64) {
 }
 
 fn check_restore(table: &Arc<TxnTable>, m: &Model) {
-    let image = table.image();
-    let mut bytes = Vec::new();
-    image.encode(&mut bytes);
-    for cut in 0..bytes.len() {
-        assert!(TableImage::decode(&mut Reader::new(&bytes[..cut], "image")).is_err());
+    let mut unsettled = Vec::new();
+    for (&id, is) in m.ids.iter().filter(|(_, is)| !matches!(is, Is::Committed(_))) {
+        let (id, first_lsn) = (TxnId(id), Lsn(m.first[&id]));
+        unsettled.push(Unsettled { id, prepared: *is == Is::Prepared, first_lsn });
     }
-    let decoded = TableImage::decode(&mut Reader::new(&bytes, "image")).unwrap();
-    assert_eq!(decoded, image);
-    let again = TxnTable::restore(&decoded);
+    let again = TxnTable::restore(table.next_id(), &unsettled);
     assert_eq!(again.next_id(), table.next_id());
     assert_eq!(again.oldest_needed_lsn(), table.oldest_needed_lsn());
     let snapshot = again.snapshot(Lsn(m.log_end));
@@ -153,10 +149,10 @@ fn check_restore(table: &Arc<TxnTable>, m: &Model) {
         let committed = matches!(is, Is::Committed(_));
         assert_eq!(snapshot.sees(&again, TxnId(id), None), committed);
     }
-    for entry in again.unsettled() {
-        match entry.state {
-            ImageState::Prepared => drop(again.commit(entry.id)),
-            _ => again.forget(entry.id),
+    for one in unsettled {
+        match one.prepared {
+            true => drop(again.commit(one.id)),
+            false => again.forget(one.id),
         }
     }
     drop(snapshot);
@@ -195,30 +191,6 @@ fn an_idle_transaction_and_an_old_snapshot_do_not_stop_the_horizon() {
     drop(old);
     table.advance_horizon();
     assert_eq!(table.stats(), TableStats::default());
-}
-
-#[test]
-fn the_tail_settles_an_image() {
-    let table = TxnTable::new(TxnId(10));
-    let [settled, open, ending] = [1, 2, 3].map(|lsn| table.allocate(Lsn(lsn)));
-    table.commit(settled);
-    table.will_record(ending, Lsn(40));
-    let mut image = table.image();
-    assert_eq!(image.scan_low, Some(Lsn(40)));
-    image.saw_end(ending, Lsn(41));
-    image.saw_record(settled, Lsn(42));
-    image.saw_prepare(TxnId(15), Lsn(50));
-    image.saw_record(TxnId(14), Lsn(51));
-    image.saw_record(TxnId(16), Lsn(52));
-    image.saw_abort(TxnId(16), Lsn(53));
-    let table = TxnTable::restore(&image);
-    let states = [10, 11, 12, 13, 14, 15, 16].map(|id| table.state(TxnId(id)));
-    let gone = TxnState::Committed(Csn::ZERO);
-    let lost = TxnState::Aborted;
-    assert_eq!(open, TxnId(11));
-    assert_eq!(states, [gone, lost, gone, gone, lost, TxnState::Prepared, lost]);
-    assert_eq!(table.next_id(), TxnId(17));
-    assert_eq!(table.oldest_needed_lsn(), Lsn(2));
 }
 
 /// Ends the other threads of a test also when an assertion fails.

@@ -9,6 +9,7 @@ use super::{Enqueued, Mode, Ticket, TxnState};
 use crate::base::entry::{DELETED, FIRST};
 use crate::base::{EntryHeader, Error, Lsn, Result, TreeId, TxnId, ENTRY_HEADER_BYTES};
 use crate::btree::Change;
+use crate::wal::ReadAhead;
 
 /// What a write expects to find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -160,8 +161,9 @@ impl Session {
         let target = self.check_rollback_target(savepoint)?;
         let Some(open) = self.open.clone() else { return Ok(()) };
         let mut lsn = open.last_lsn();
+        let mut ahead = ReadAhead::backward();
         while lsn > target {
-            let step = self.ctx.revert_record(open.id, lsn)?;
+            let step = self.ctx.revert_record(open.id, lsn, &mut ahead)?;
             if let Some((tree, key)) = &step.reverted {
                 self.ctx.locks.wake_keys(&self.owner, *tree, [&key[..]]);
             }

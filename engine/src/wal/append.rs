@@ -207,6 +207,7 @@ impl Wal {
             segments_late: value(&c.segments_late),
             cache_reads: value(&c.cache_reads),
             disk_reads: value(&c.disk_reads),
+            ahead_reads: value(&c.ahead_reads),
             incarnation: self.incarnation,
             oldest: self.oldest(),
             durable: self.durable(),

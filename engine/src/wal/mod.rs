@@ -32,6 +32,7 @@
 //!
 //! Lock order: election, io, ring leader, reservation, cache, segments' maintenance, segments' set.
 
+mod ahead;
 mod append;
 mod flush;
 mod format;
@@ -51,6 +52,7 @@ mod crash_tests;
 #[cfg(test)]
 mod tests;
 
+pub use ahead::ReadAhead;
 pub use append::Wal;
 pub use format::WalAnchor;
 pub use inspect::{

@@ -12,7 +12,7 @@ use crate::base::{Error, Lsn, Result};
 use crate::os::AlignedBuf;
 
 /// Read for a single record before its length is known: most records fit.
-const FIRST_READ_BYTES: u64 = 2 * BLOCK;
+pub(super) const FIRST_READ_BYTES: u64 = 2 * BLOCK;
 /// Read ahead by a scan.
 const WINDOW_BYTES: u64 = 1 << 20;
 
@@ -28,12 +28,7 @@ impl Wal {
         if lsn < self.oldest() {
             return Err(Error::NotRetained);
         }
-        if lsn >= self.end() {
-            let error = corrupt("reference behind the end", lsn.0);
-            return Err(self.segments.at_place(lsn.0, error));
-        }
-        if let Some(record) = self.read_cached(lsn.0)? {
-            count(&self.counters.cache_reads, 1);
+        if let Some(record) = self.read_memory(lsn)? {
             return Ok(record);
         }
         count(&self.counters.disk_reads, 1);
@@ -43,6 +38,17 @@ impl Wal {
             return Err(Error::NotRetained);
         }
         result.map_err(|error| self.segments.at_place(lsn.0, error))
+    }
+
+    /// The record, if it has not left the memory yet; `lsn` is kept.
+    pub(super) fn read_memory(&self, lsn: Lsn) -> Result<Option<Record>> {
+        if lsn >= self.end() {
+            let error = corrupt("reference behind the end", lsn.0);
+            return Err(self.segments.at_place(lsn.0, error));
+        }
+        let found = self.read_cached(lsn.0)?;
+        count(&self.counters.cache_reads, u64::from(found.is_some()));
+        Ok(found)
     }
 
     fn read_cached(&self, lsn: u64) -> Result<Option<Record>> {
@@ -113,7 +119,7 @@ impl Wal {
     }
 }
 
-fn checked(frame: Frame, payload: Vec<u8>, lsn: u64) -> Result<Record> {
+pub(super) fn checked(frame: Frame, payload: Vec<u8>, lsn: u64) -> Result<Record> {
     if !frame.verify(&payload, lsn) {
         return Err(corrupt("record check", lsn));
     }

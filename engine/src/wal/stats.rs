@@ -31,6 +31,8 @@ pub struct WalStats {
     pub segments_late: u64,
     pub cache_reads: u64,
     pub disk_reads: u64,
+    /// Pieces read for those who follow chains of records.
+    pub ahead_reads: u64,
     pub incarnation: u64,
     pub oldest: Lsn,
     pub durable: Lsn,
@@ -49,6 +51,7 @@ pub(super) struct Counters {
     pub segments_late: AtomicU64,
     pub cache_reads: AtomicU64,
     pub disk_reads: AtomicU64,
+    pub ahead_reads: AtomicU64,
 }
 
 pub(super) fn count(counter: &AtomicU64, n: u64) {

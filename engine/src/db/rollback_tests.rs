@@ -1,0 +1,122 @@
+//! What a rollback costs, then and later. `SLUICE_BENCH_ROWS=1000000` with `--release` and
+//! `--nocapture` makes `revert_against_its_transaction` a benchmark.
+
+use super::*;
+use crate::os::RealOs;
+use std::time::Instant;
+
+const PAGE_TOUCHES_MAX: u64 = 4;
+
+fn plain_row(id: u32, value: u8) -> Row {
+    Row { id, plain: value, unique: 0, filler: 100 }
+}
+
+/// One clustered and one secondary index.
+fn bench_spec() -> TableSpec {
+    TableSpec { indexes: vec![IndexSpec { unique: true }, IndexSpec { unique: false }], ..spec() }
+}
+
+fn with_two<R>(row: &Row, f: impl FnOnce(&RowWrite<'_>) -> R) -> R {
+    let images = row.images();
+    let entry =
+        |i: usize, unique| Entry { key: &images.keys[i], payload: &images.payloads[i], unique };
+    f(&RowWrite { entries: &[entry(0, true), entry(1, false)] })
+}
+
+fn insert_all(trx: &mut Trx, table: &Table, rows: u32) {
+    for id in 0..rows {
+        with_two(&plain_row(id, 1), |w| trx.insert(table, w)).unwrap();
+    }
+}
+
+fn update_all(trx: &mut Trx, table: &Table, rows: u32) {
+    for id in 0..rows {
+        let (old, new) = (plain_row(id, 1), plain_row(id, 2));
+        with_two(&old, |o| with_two(&new, |n| trx.update(table, o, n))).unwrap();
+    }
+}
+
+/// Records logged and pages touched.
+fn work(engine: &Engine) -> (u64, u64) {
+    let pool = engine.pool.stats();
+    (engine.wal.stats().records, pool.hits + pool.misses)
+}
+
+#[test]
+fn a_rollback_does_the_same_work_whatever_was_written() {
+    let os = SimOs::new(3);
+    let engine = open(&os).unwrap();
+    engine.create_table(TABLE, bench_spec()).unwrap();
+    let table = engine.table(TABLE).unwrap().unwrap();
+    for rows in [1, 3000] {
+        let mut trx = engine.begin(1);
+        insert_all(&mut trx, &table, rows);
+        let before = work(&engine);
+        trx.rollback();
+        let after = work(&engine);
+        assert_eq!(after.0 - before.0, 1, "one record for {rows} rows");
+        assert!(after.1 - before.1 <= PAGE_TOUCHES_MAX, "pages touched for {rows} rows");
+        assert_eq!(scan(&mut engine.begin(2), &table, 0, Direction::Forward), []);
+        while engine.ctx.revert_step(100).unwrap() {}
+    }
+}
+
+/// Seconds since `begin`.
+fn seconds(begin: Instant) -> f64 {
+    begin.elapsed().as_secs_f64()
+}
+
+fn count_rows(engine: &Arc<Engine>, table: &Arc<Table>) -> usize {
+    scan(&mut engine.begin(3), table, 0, Direction::Forward).len()
+}
+
+#[test]
+fn revert_against_its_transaction() {
+    let rows = std::env::var("SLUICE_BENCH_ROWS").ok().and_then(|s| s.parse().ok()).unwrap_or(3000);
+    let dir = std::env::current_exe().unwrap().parent().unwrap().join("../../tmp");
+    let dir = dir.join(format!("sluice-revert-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let mut config = Config::new(&dir);
+    config.buffer_pool_bytes = 512 << 20;
+    let engine = Engine::open(RealOs::new(), config, Arc::new(NoHost)).unwrap();
+    engine.create_table(TABLE, bench_spec()).unwrap();
+    let table = engine.table(TABLE).unwrap().unwrap();
+    for kind in ["insert", "update"] {
+        let begin = Instant::now();
+        let mut trx = engine.begin(1);
+        match kind {
+            "insert" => insert_all(&mut trx, &table, rows),
+            _ => {
+                insert_all(&mut trx, &table, rows);
+                trx.commit(true).unwrap();
+            }
+        }
+        let mut wrote = seconds(begin);
+        if kind == "update" {
+            let begin = Instant::now();
+            update_all(&mut trx, &table, rows);
+            wrote = seconds(begin);
+        }
+        let begin = Instant::now();
+        trx.rollback();
+        let rolled_back = begin.elapsed();
+        let begin = Instant::now();
+        let found = count_rows(&engine, &table);
+        let scanned = seconds(begin);
+        assert_eq!(found, if kind == "update" { rows as usize } else { 0 });
+        let begin_wait = Instant::now();
+        while !engine.ctx.to_revert.lock().is_empty() {
+            assert!(begin_wait.elapsed().as_secs() < 600, "the revert does not end");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let reverted = scanned + seconds(begin_wait);
+        println!(
+            "{kind} of {rows} rows: {wrote:.2} s, rollback {rolled_back:?}, scan right after \
+             {scanned:.2} s, reverted {reverted:.2} s after the rollback"
+        );
+    }
+    assert_eq!(count_rows(&engine, &table), rows as usize);
+    engine.shutdown().unwrap();
+    drop((table, engine));
+    std::fs::remove_dir_all(&dir).unwrap();
+}

@@ -1,0 +1,88 @@
+//! Reading along chains of records: what has left the ring is fetched in large pieces, so that a
+//! consumer of the log pays one read per piece and not one per record.
+
+use super::append::Wal;
+use super::format::{block_down, block_up, Frame, BLOCK};
+use super::read::{checked, FIRST_READ_BYTES};
+use super::stats::count;
+use super::Record;
+use crate::base::{Error, Lsn, Result};
+use crate::os::AlignedBuf;
+
+/// One read of the disk.
+const PIECE_BYTES: u64 = 1 << 20;
+
+/// The piece of the log that was read last. A piece is only ever used for positions that are
+/// still kept, so what was recycled while it was read is never looked at.
+pub struct ReadAhead {
+    backward: bool,
+    piece: AlignedBuf,
+    at: u64,
+    bytes: u64,
+}
+
+impl ReadAhead {
+    /// For chains from young to old.
+    pub fn backward() -> ReadAhead {
+        ReadAhead { backward: true, piece: AlignedBuf::new(BLOCK as usize), at: 0, bytes: 0 }
+    }
+
+    /// For short chains, each younger than the one before.
+    pub fn forward() -> ReadAhead {
+        ReadAhead { backward: false, ..ReadAhead::backward() }
+    }
+
+    fn record(&self, lsn: u64) -> Result<Option<Record>> {
+        let Some(skip) = lsn.checked_sub(self.at).filter(|&skip| skip < self.bytes) else {
+            return Ok(None);
+        };
+        let bytes = &self.piece[skip as usize..self.bytes as usize];
+        // A frame head that is cut off by the piece's end does not decode.
+        let Ok(frame) = Frame::decode(bytes, lsn) else { return Ok(None) };
+        match bytes.get(frame.head_bytes..frame.bytes()) {
+            Some(payload) => checked(frame, payload.to_vec(), lsn).map(Some),
+            None => Ok(None),
+        }
+    }
+}
+
+impl Wal {
+    /// As [`Wal::read`], with a piece of the log around the record kept for the next call.
+    pub fn read_along(&self, lsn: Lsn, ahead: &mut ReadAhead) -> Result<Record> {
+        if lsn < self.oldest() {
+            return Err(Error::NotRetained);
+        }
+        if let Some(record) = ahead.record(lsn.0)? {
+            return Ok(record);
+        }
+        if let Some(record) = self.read_memory(lsn)? {
+            return Ok(record);
+        }
+        let oldest = self.oldest().0;
+        let (from, to) = match ahead.backward {
+            true => {
+                let to = block_up(lsn.0 + FIRST_READ_BYTES);
+                (to.saturating_sub(PIECE_BYTES).max(block_down(oldest)), to)
+            }
+            false => (block_down(lsn.0), block_down(lsn.0) + PIECE_BYTES),
+        };
+        let to = to.min(self.ring.written());
+        if oldest <= lsn.0 && lsn.0 < to {
+            let bytes = to - from;
+            if bytes > ahead.piece.len() as u64 {
+                ahead.piece = AlignedBuf::new(PIECE_BYTES as usize);
+            }
+            ahead.bytes = 0;
+            self.segments.read(from, &mut ahead.piece[..bytes as usize])?;
+            (ahead.at, ahead.bytes) = (from, bytes);
+            count(&self.counters.ahead_reads, 1);
+            if lsn < self.oldest() {
+                return Err(Error::NotRetained);
+            }
+            if let Some(record) = ahead.record(lsn.0)? {
+                return Ok(record);
+            }
+        }
+        self.read(lsn)
+    }
+}
