@@ -75,7 +75,8 @@ fn column(c: &AbiColumn) -> Result<Column> {
         is_virtual: c.flags & 1 != 0,
     };
     if out.is_string() && order != Order::Binary {
-        let mut flags: Vec<u32> = (0..32).map(|bit| c.levels & 1 << bit).filter(|&l| l != 0).collect();
+        let mut flags: Vec<u32> =
+            (0..32).map(|bit| c.levels & 1 << bit).filter(|&l| l != 0).collect();
         if flags.is_empty() {
             flags.push(0);
         }
