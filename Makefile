@@ -8,7 +8,7 @@ SECONDS := $(if $(filter command line,$(origin SECONDS)),$(SECONDS),60)
 ARGS ?=
 
 .DEFAULT_GOAL := build
-.PHONY: build test demo fuzz damage kill9 powercut powercut-proof check deny sim mtr bench soak old-snapshot clean distclean help
+.PHONY: build test demo fuzz damage kill9 powercut powercut-proof check deny sim mtr types peer-suites bench soak old-snapshot clean distclean help
 
 build: ## private MariaDB, workspace, plugin
 	@scripts/build
@@ -46,6 +46,12 @@ sim: ## the whole engine on a simulated machine that loses power, SEEDS=100 time
 mtr: build ## our suite under the server's test driver, or what ARGS says
 	@scripts/mtr $(ARGS)
 
+types: build ## every type and collation compared with InnoDB; ARGS=--quick for a share
+	@scripts/types $(ARGS)
+
+peer-suites: build ## the server's own suites engines/iuds and engines/funcs on Sluice
+	@scripts/peer-suites $(ARGS)
+
 bench: build ## every oltp_* workload of sysbench on Sluice and InnoDB in turn
 	@scripts/sysbench-suite $(ARGS)
 
@@ -62,4 +68,4 @@ distclean: clean ## the MariaDB prefix as well; downloads stay in the user's cac
 	@rm -rf .prefix
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

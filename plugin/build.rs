@@ -6,13 +6,14 @@
 use std::path::{Path, PathBuf};
 use std::{env, fs, process};
 
-const SOURCES: [&str; 6] = [
+const SOURCES: [&str; 7] = [
     "plugin.cc",
     "hton.cc",
     "handler_ddl.cc",
     "handler_read.cc",
     "handler_write.cc",
     "describe.cc",
+    "collation.cc",
 ];
 
 fn main() {

@@ -39,8 +39,11 @@ pub struct AbiColumn {
     pub char_bytes_max: u32,
     pub expansion: u32,
     pub collation_id: u32,
-    pub reserved: u32,
+    pub levels: u32,
     pub charset: *const c_void,
+    pub fingerprint: u64,
+    pub flags: u32,
+    pub reserved: u32,
 }
 
 #[repr(C)]
@@ -91,7 +94,7 @@ pub struct AbiHost {
     pub wait_begin: extern "C" fn(u64),
     pub wait_end: extern "C" fn(u64),
     pub killed: extern "C" fn(u64) -> i32,
-    pub weights: extern "C" fn(*const c_void, *mut u8, usize, *const u8, usize) -> usize,
+    pub weights: extern "C" fn(*const c_void, u32, *mut u8, usize, *const u8, usize) -> usize,
     pub prefix: extern "C" fn(*const c_void, *const u8, usize, usize) -> usize,
 }
 

@@ -95,13 +95,24 @@ fn sluice_interrupt(session: u64) -> i32 {
     })
 }
 
-fn sluice_create_table(name: *const c_char, table: *const AbiTable, autoinc_start: u64) -> i32 {
+fn sluice_create_table(
+    name: *const c_char, table: *const AbiTable, autoinc_start: u64, compression: u32, flags: u32,
+) -> i32 {
     guard(|| {
         // SAFETY: argument 3.
         let (name, shape) = unsafe { (text(name)?, describe::shape(view(table)?)?) };
-        engine::get()?.create_table(name, describe::spec(&shape, autoinc_start))?;
+        let mut spec = describe::spec(&shape, autoinc_start);
+        spec.compression = engine::compression_of(compression);
+        match flags & 1 {
+            0 => engine::get()?.create_table(name, spec)?,
+            _ => engine::get()?.create_temporary_table(name, spec)?,
+        }
         Ok(0)
     })
+}
+
+fn sluice_drop_temporary_tables() -> i32 {
+    guard(|| engine::drop_temporary_tables().map(|()| 0))
 }
 
 fn sluice_drop_table(name: *const c_char) -> i32 {
@@ -231,6 +242,11 @@ fn sluice_savepoint_rollback(session: *mut Session, from: *const c_void) -> i32 
     })
 }
 
+fn sluice_holds_no_locks(session: *const Session) -> i32 {
+    // SAFETY: argument 1.
+    guard_or(0, || Ok(i32::from(unsafe { view(session)? }.trx.holds_no_locks())))
+}
+
 fn sluice_recover(to: *mut AbiXid, room: usize) -> usize {
     guard_or(0, || {
         let mut n = 0;
@@ -300,6 +316,28 @@ fn sluice_set_replace(handler: *mut Handler, on: u32) -> i32 {
     guard(|| {
         // SAFETY: argument 1.
         unsafe { borrow(handler)? }.replace = on != 0;
+        Ok(0)
+    })
+}
+
+fn sluice_reset(handler: *mut Handler) -> i32 {
+    guard(|| {
+        // SAFETY: argument 1.
+        unsafe { borrow(handler)? }.reset();
+        Ok(0)
+    })
+}
+
+fn sluice_set_columns(handler: *mut Handler, bits: *const u8, bytes: usize) -> i32 {
+    guard(|| {
+        // SAFETY: argument 1.
+        let handler = unsafe { borrow(handler)? };
+        if bits.is_null() {
+            handler.want_all();
+        } else {
+            // SAFETY: argument 3.
+            handler.want(unsafe { std::slice::from_raw_parts(bits, bytes) });
+        }
         Ok(0)
     })
 }
@@ -399,7 +437,7 @@ fn sluice_first(
         };
         // SAFETY: argument 2.
         let record = unsafe { record_mut(handler, record) };
-        let found = handler.first(session, index, direction(backward), record)?;
+        let found = handler.start(session, index, key == u32::MAX, direction(backward), record)?;
         Ok(row_found(found, HA_ERR_END_OF_FILE))
     })
 }

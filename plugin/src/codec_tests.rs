@@ -5,7 +5,7 @@
 use crate::key::{self, KeyMaker};
 use crate::record::{put_variable, Record};
 use crate::row;
-use crate::shape::{Column, Index, Kind, Order, Part, Shape};
+use crate::shape::{Column, Index, Kind, Level, Order, Part, Shape};
 use crate::testing::{CaseBlind, Random};
 use std::cmp::Ordering;
 
@@ -18,11 +18,13 @@ fn column(kind: Kind, offset: usize, length: usize, order: Order, bit: u8) -> Co
         length_bytes: if kind == Kind::Blob { 4 } else { 1 },
         order,
         space: vec![b' '],
-        space_weight: vec![b' '],
+        levels: vec![Level { flag: 0, space_weight: vec![b' '] }],
         char_bytes_max: 1,
         expansion: 1,
         collation_id: 8,
         charset: 0,
+        fingerprint: 7,
+        is_virtual: false,
     }
 }
 
@@ -208,7 +210,7 @@ fn rows_and_covered_columns_come_back() {
             row::pack(&shape, i, view(&record), &mut packed);
             let mut back = vec![0u8; RECORD_BYTES];
             back[0] = 0x80;
-            row::unpack(&shape, i, &packed, &mut back).unwrap();
+            row::unpack(&shape, i, &packed, &[], &mut back).unwrap();
             key::take_columns(&shape, i, &entry, &mut variable, &mut back).unwrap();
             let mut only: Vec<usize> = (0..shape.columns.len()).collect();
             if i > 0 {
@@ -232,10 +234,96 @@ fn damaged_rows_are_errors() {
         let mut packed = Vec::new();
         row::pack(&shape, 0, view(&record), &mut packed);
         let mut back = vec![0u8; RECORD_BYTES];
-        assert!(row::unpack(&shape, 0, &packed[..packed.len() - 1], &mut back).is_err());
+        assert!(row::unpack(&shape, 0, &packed[..packed.len() - 1], &[], &mut back).is_err());
         let at = random.below(packed.len());
         packed[at] ^= 1 << random.below(8);
-        let _ = row::unpack(&shape, 0, &packed, &mut back);
+        let _ = row::unpack(&shape, 0, &packed, &[], &mut back);
+    }
+}
+
+/// Two levels: without regard to case first, then with it.
+fn two_levels(order: Order) -> Shape {
+    let mut columns = columns();
+    let level = |flag, weight| Level { flag, space_weight: vec![weight] };
+    columns[5].order = order;
+    columns[5].levels = vec![level(1, b' '), level(2, 1)];
+    let index = |columns: &[usize]| Index {
+        parts: columns
+            .iter()
+            .map(|&column| Part { column, prefix: None, reverse: false, image_bytes: 0 })
+            .collect(),
+        unique: true,
+        ..Index::default()
+    };
+    Shape::new(columns, vec![index(&[0]), index(&[5, 0])], false, vec![0x80], RECORD_BYTES).unwrap()
+}
+
+fn key_of(shape: &Shape, text: &[u8]) -> Vec<u8> {
+    let mut record = vec![0u8; RECORD_BYTES];
+    record[0] = 0x80;
+    put_variable(&shape.columns[5], text, &mut record);
+    let (mut key, mut scratch) = (Vec::new(), Vec::new());
+    let mut maker = KeyMaker { shape, collator: &CaseBlind, scratch: &mut scratch };
+    maker.put_parts(1, view(&record), &mut key);
+    key
+}
+
+#[test]
+fn a_further_level_decides_only_between_equals() {
+    for order in [Order::Pad, Order::NoPad, Order::Stripped] {
+        let shape = two_levels(order);
+        let keys: Vec<_> = [&b"a"[..], b"A", b"aB", b"Ab", b"b"].map(|t| key_of(&shape, t)).into();
+        assert!(keys.is_sorted(), "{order:?}");
+        assert_ne!(keys[0], keys[1]);
+        for key in &keys {
+            assert_eq!(key::parts_len(&shape, 1, key).unwrap(), (key.len(), false));
+        }
+        let padded = key_of(&shape, b"a  ") == keys[0];
+        assert_eq!(padded, order != Order::NoPad, "{order:?}");
+    }
+}
+
+#[test]
+fn an_index_of_a_changed_collation_is_stale_and_others_are_not() {
+    let built = two_levels(Order::Pad);
+    let stored = built.definition();
+    assert_eq!(built.stale_indexes(&stored), Some(vec![false, false]));
+    let mut now = two_levels(Order::Pad);
+    now.columns[5].fingerprint ^= 1;
+    assert_eq!(now.stale_indexes(&stored), Some(vec![false, true]));
+    // Not in a key: no matter.
+    let mut now = two_levels(Order::Pad);
+    now.columns[4].fingerprint ^= 1;
+    assert_eq!(now.stale_indexes(&stored), Some(vec![false, false]));
+    // Another table, or a damaged definition.
+    let mut other = two_levels(Order::Pad);
+    other.columns[5].length += 1;
+    assert_eq!(other.stale_indexes(&stored), None);
+    assert_eq!(built.stale_indexes(&stored[..stored.len() - 1]), None);
+}
+
+#[test]
+fn only_wanted_columns_are_put_back() {
+    let shape = shape_of(vec![vec![(0, None, false)]]);
+    let (mut random, mut blob) = (Random::new(9), Vec::new());
+    for _ in 0..200 {
+        let record = sample(&mut random, &mut blob);
+        let mut packed = Vec::new();
+        row::pack(&shape, 0, view(&record), &mut packed);
+        let wanted: Vec<bool> = shape.columns.iter().map(|_| random.below(2) == 1).collect();
+        let mut back = vec![0xee; RECORD_BYTES];
+        back[0] = 0x80;
+        row::unpack(&shape, 0, &packed, &wanted, &mut back).unwrap();
+        assert_eq!(back[0], record[0], "NULLs are always told");
+        for &c in &shape.indexes[0].stored {
+            let column = &shape.columns[c];
+            let place = column.offset..column.offset + column.length_bytes.max(1);
+            if !wanted[c] {
+                assert!(back[place].iter().all(|&b| b == 0xee), "column {c} was not wanted");
+            } else if !view(&record).is_null(column) {
+                assert_eq!(view(&back).value(column), view(&record).value(column));
+            }
+        }
     }
 }
 
@@ -265,7 +353,7 @@ fn fuzz_rows_and_keys() {
     let mut variable = Vec::new();
     sluice_engine::os::fuzz::fuzz("rows and keys", &corpus, &mut |bytes| {
         for i in 0..shape.indexes.len() {
-            let _ = row::unpack(&shape, i, bytes, &mut record);
+            let _ = row::unpack(&shape, i, bytes, &[], &mut record);
             let _ = key::parts_len(&shape, i, bytes);
             let _ = key::take_columns(&shape, i, bytes, &mut variable, &mut record);
             let _ = key::split_entry(&shape, i, bytes, bytes);

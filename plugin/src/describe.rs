@@ -3,7 +3,7 @@
 
 use crate::abi::{AbiColumn, AbiKey, AbiKeyPart, AbiTable, AbiXid};
 use crate::engine::Server;
-use crate::shape::{Collator, Column, Index, Kind, Order, Part, Shape};
+use crate::shape::{Collator, Column, Index, Kind, Level, Order, Part, Shape};
 use sluice_engine::base::codec::Reader;
 use sluice_engine::base::{Error, Result};
 use sluice_engine::db::{IndexSpec, TableSpec};
@@ -54,7 +54,8 @@ fn column(c: &AbiColumn) -> Result<Column> {
     let order = match c.order {
         0 => Order::Binary,
         1 => Order::Pad,
-        _ => Order::NoPad,
+        2 => Order::NoPad,
+        _ => Order::Stripped,
     };
     let space = c.space[..usize::from(c.space_bytes).min(4)].to_vec();
     let mut out = Column {
@@ -65,16 +66,29 @@ fn column(c: &AbiColumn) -> Result<Column> {
         length_bytes: usize::from(c.length_bytes),
         order,
         space,
-        space_weight: Vec::new(),
+        levels: Vec::new(),
         char_bytes_max: c.char_bytes_max as usize,
         expansion: c.expansion as usize,
         collation_id: c.collation_id,
         charset: c.charset as usize,
+        fingerprint: c.fingerprint,
+        is_virtual: c.flags & 1 != 0,
     };
     if out.is_string() && order != Order::Binary {
-        Server.weights(out.charset, out.expansion, &out.space, &mut out.space_weight);
+        let mut flags: Vec<u32> =
+            (0..32).map(|bit| c.levels & 1 << bit).filter(|&l| l != 0).collect();
+        if flags.is_empty() {
+            flags.push(0);
+        }
+        out.levels = flags.into_iter().map(|flag| level(&out, flag)).collect();
     }
     Ok(out)
+}
+
+fn level(column: &Column, flag: u32) -> Level {
+    let mut space_weight = Vec::new();
+    Server.weights(column.charset, flag, column.expansion, &column.space, &mut space_weight);
+    Level { flag, space_weight }
 }
 
 /// # Safety

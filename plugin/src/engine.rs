@@ -33,6 +33,26 @@ pub fn flush_mode(mode: u32) -> FlushAtCommit {
     }
 }
 
+/// Method, and level in the second byte; `None` is the default of the server.
+pub fn compression_of(code: u32) -> Option<Compression> {
+    match (code & 0xff, code >> 8 & 0xff) {
+        (0, _) => Some(Compression::None),
+        (1, _) => Some(Compression::Lz4),
+        (2, 0) => Some(Compression::Zstd(3)),
+        (2, level) => Some(Compression::Zstd(level as i32)),
+        _ => None,
+    }
+}
+
+/// Temporary tables, whose names have no database, belong to sessions: there are none yet.
+pub fn drop_temporary_tables() -> Result<()> {
+    let engine = get()?;
+    for name in engine.table_names().iter().filter(|name| !name.contains('/')) {
+        engine.drop_table(name)?;
+    }
+    Ok(())
+}
+
 pub fn start(config: &AbiConfig, data_dir: PathBuf, log_dir: Option<PathBuf>) -> Result<()> {
     let config = Config {
         data_dir,
@@ -40,11 +60,7 @@ pub fn start(config: &AbiConfig, data_dir: PathBuf, log_dir: Option<PathBuf>) ->
         buffer_pool_bytes: config.buffer_pool_bytes,
         log_capacity_bytes: config.log_capacity_bytes,
         flush_at_commit: flush_mode(config.flush_at_commit),
-        compression: match config.compression {
-            0 => Compression::None,
-            2 => Compression::Zstd(3),
-            _ => Compression::Lz4,
-        },
+        compression: compression_of(config.compression).unwrap_or(Compression::Lz4),
         background: true,
     };
     let engine = Engine::open(RealOs::new(), config, Arc::new(Host))?;
@@ -146,14 +162,21 @@ impl db::Host for Host {
 pub struct Server;
 
 impl Collator for Server {
-    fn weights(&self, charset: usize, expansion: usize, value: &[u8], out: &mut Vec<u8>) {
+    fn weights(
+        &self,
+        charset: usize,
+        level: u32,
+        expansion: usize,
+        value: &[u8],
+        out: &mut Vec<u8>,
+    ) {
         let Some(host) = HOST.get() else { return };
         let start = out.len();
         out.resize(start + value.len() * expansion + 64, 0);
         let room = &mut out[start..];
         let charset = charset as *const c_void;
         let (to, from) = (room.as_mut_ptr(), value.as_ptr());
-        let n = (host.weights)(charset, to, room.len(), from, value.len()).min(room.len());
+        let n = (host.weights)(charset, level, to, room.len(), from, value.len()).min(room.len());
         out.truncate(start + n);
     }
 

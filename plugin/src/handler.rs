@@ -68,12 +68,20 @@ struct Scan {
     at: Vec<u8>,
     /// Was there a row at all?
     started: bool,
+    /// The cursor was opened up to the end of the index.
+    is_unbounded: bool,
+    /// The scan ran off the index at this end.
+    beyond: Option<Direction>,
 }
 
 pub struct Handler {
     name: String,
     pub shape: Shape,
     pub table: Arc<Table>,
+    /// Indexes built with other weights of a collation than the server has now.
+    stale: Vec<bool>,
+    /// Columns that reads must give; empty: all.
+    wanted: Vec<bool>,
     collator: &'static (dyn Collator + Sync),
     pub mode: ReadMode,
     pub keyread: bool,
@@ -102,12 +110,14 @@ impl Handler {
         collator: &'static (dyn Collator + Sync),
     ) -> Result<Handler> {
         let table = engine.table(name)?.ok_or(Error::NotFound)?;
-        if table.definition() != shape.definition() {
+        let Some(stale) = shape.stale_indexes(table.definition()) else {
             return Err(Error::Refused(format!(
                 "the definition of {name} in the server is not the one it was created with"
             )));
-        }
+        };
         Ok(Handler {
+            stale,
+            wanted: Vec::new(),
             name: name.to_owned(),
             shape,
             table,
@@ -131,12 +141,65 @@ impl Handler {
 
     /// TRUNCATE gives a table new trees; handlers that stayed open take them over here.
     pub fn refresh(&mut self, engine: &Engine) -> Result<()> {
+        if self.table.is_current() {
+            return Ok(());
+        }
         let table = engine.table(&self.name)?.ok_or(Error::NotFound)?;
         if table.id() != self.table.id() {
             self.table = table;
             self.scan_end();
         }
         Ok(())
+    }
+
+    pub fn reset(&mut self) {
+        const KEEP_BYTES: usize = 1 << 20;
+        self.keyread = false;
+        self.replace = false;
+        self.want_all();
+        self.scan_end();
+        // One long value must not hold its memory as long as the table is open.
+        let entries = self.entries.iter_mut().flatten().map(|entry| &mut entry.payload);
+        for buffer in entries.chain([&mut self.payload]) {
+            if buffer.capacity() > KEEP_BYTES {
+                *buffer = Vec::new();
+            }
+        }
+        if self.cursor.payload().len() > KEEP_BYTES {
+            self.cursor = Cursor::default();
+        }
+    }
+
+    pub fn want_all(&mut self) {
+        self.wanted.clear();
+    }
+
+    /// `bits` has one bit for each column. Those of the primary key always come along.
+    pub fn want(&mut self, bits: &[u8]) {
+        let is_set = |c: usize| bits.get(c / 8).is_none_or(|b| b >> (c % 8) & 1 == 1);
+        self.wanted.clear();
+        self.wanted.extend((0..self.shape.columns.len()).map(is_set));
+        for part in &self.shape.indexes[0].parts {
+            self.wanted[part.column] = true;
+        }
+    }
+
+    /// An index whose collation has changed has its entries in another order than the server
+    /// expects: searches in it would miss rows, and writes would spoil it further.
+    fn check_order(&self, index: usize) -> Result<()> {
+        if !self.stale[index] {
+            return Ok(());
+        }
+        let which = if index == 0 { "the primary key".into() } else { format!("index {index}") };
+        Err(Error::Refused(format!(
+            "{which} of {} was built with another version of its collation: rebuild it with \
+             ALTER TABLE ... FORCE",
+            self.name
+        )))
+    }
+
+    fn check_orders(&self) -> Result<()> {
+        (0..self.stale.len()).try_for_each(|index| self.check_order(index))
     }
 
     /// CHECK TABLE. Where an entry keeps its row's key only the shape of the table says.
@@ -150,6 +213,7 @@ impl Handler {
     // Writing.
 
     pub fn insert(&mut self, session: &mut Session, record: Record<'_>) -> Result<()> {
+        self.check_orders()?;
         self.touch_all();
         if self.shape.hidden_key {
             self.row_key = self.table.next_hidden_key().to_be_bytes().to_vec();
@@ -167,6 +231,7 @@ impl Handler {
         before: Record<'_>,
         after: Record<'_>,
     ) -> Result<Change> {
+        self.check_orders()?;
         self.note_touched(before, after);
         self.make_entries(0, before);
         self.make_entries(1, after);
@@ -181,6 +246,7 @@ impl Handler {
     }
 
     pub fn delete(&mut self, session: &mut Session, record: Record<'_>) -> Result<()> {
+        self.check_orders()?;
         self.touch_all();
         self.make_entries(0, record);
         let entries = as_entries(&self.entries[0]);
@@ -208,6 +274,11 @@ impl Handler {
         let shape = &self.shape;
         let differs = |&column: &usize| {
             let column = &shape.columns[column];
+            // The server leaves a virtual BLOB that it did not need as it was, maybe an address
+            // of nothing.
+            if column.is_virtual && before.has_same_bytes(&after, column) {
+                return false;
+            }
             let nulls = (before.is_null(column), after.is_null(column));
             nulls.0 != nulls.1 || !nulls.0 && before.value(column) != after.value(column)
         };
@@ -270,6 +341,7 @@ impl Handler {
     }
 
     fn encode(&mut self, index: usize, at: ImageBound<'_>) -> Result<Vec<u8>> {
+        self.check_order(index)?;
         let mut out = Vec::new();
         let shape = &self.shape;
         let mut maker = KeyMaker { shape, collator: self.collator, scratch: &mut self.scratch };
@@ -344,7 +416,22 @@ impl Handler {
         self.advance(session, record)
     }
 
-    pub fn first(
+    /// The first or last entry. A scan of the whole table takes the rows in any order.
+    pub fn start(
+        &mut self,
+        session: &mut Session,
+        index: usize,
+        is_whole_table: bool,
+        direction: Direction,
+        record: &mut [u8],
+    ) -> Result<bool> {
+        if !is_whole_table {
+            self.check_order(index)?;
+        }
+        self.first(session, index, direction, record)
+    }
+
+    fn first(
         &mut self,
         session: &mut Session,
         index: usize,
@@ -364,6 +451,12 @@ impl Handler {
         direction: Direction,
         record: &mut [u8],
     ) -> Result<bool> {
+        match self.scan.beyond {
+            Some(end) if end == direction => return Ok(false),
+            // Back from beyond an end of the index.
+            Some(_) => return self.first(session, self.scan.index, direction, record),
+            None => {}
+        }
         if self.scan.live != Some(direction) || self.scan.narrowed {
             self.remember();
             if !self.scan.started {
@@ -447,6 +540,7 @@ impl Handler {
         self.scan.live = None;
         self.scan.narrowed = false;
         self.scan.started = false;
+        self.scan.beyond = None;
         self.scan.prefix.clear();
     }
 
@@ -470,6 +564,7 @@ impl Handler {
         let (cursor, index) = (&mut self.cursor, self.scan.index);
         session.trx.seek(cursor, &self.table, index, from, to, direction, self.mode)?;
         self.scan.live = Some(direction);
+        self.scan.is_unbounded = to == Bound::Unbounded;
         Ok(())
     }
 
@@ -486,6 +581,9 @@ impl Handler {
             self.fresh_locks = FreshLocks::default();
             if !session.trx.next(&mut self.cursor)? {
                 // The last entry stays where a scan in the other direction begins.
+                if self.scan.is_unbounded && self.scan.started && !self.scan.narrowed {
+                    self.scan.beyond = self.scan.live;
+                }
                 return Ok(false);
             }
             self.fresh_locks.entry = self.took_lock(session);
@@ -549,7 +647,7 @@ impl Handler {
         }
         if self.keyread {
             record[..self.shape.null_bytes.len()].copy_from_slice(&self.shape.null_bytes);
-            row::unpack(&self.shape, index, stored, record)?;
+            row::unpack(&self.shape, index, stored, &self.wanted, record)?;
             key::take_columns(&self.shape, index, entry_key, &mut self.variable, record)?;
             key::take_columns(&self.shape, 0, clustered, &mut self.variable, record)?;
             return Ok(true);
@@ -578,7 +676,7 @@ impl Handler {
     fn put_row(&mut self, payload: &[u8], record: &mut [u8]) -> Result<()> {
         let shape = &self.shape;
         record[..shape.null_bytes.len()].copy_from_slice(&shape.null_bytes);
-        row::unpack(shape, 0, payload, record)?;
+        row::unpack(shape, 0, payload, &self.wanted, record)?;
         key::take_columns(shape, 0, &self.row_key, &mut self.variable, record)
     }
 }

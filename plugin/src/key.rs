@@ -114,34 +114,35 @@ impl KeyMaker<'_> {
             Kind::Char if column.order == Order::NoPad => {
                 let chars = prefix.unwrap_or(column.length) / column.char_bytes_max.max(1);
                 let n = self.collator.prefix(column.charset, value, chars);
-                self.weigh(column, &value[..n.min(value.len())]);
-                order::put_escaped(self.scratch, out);
+                self.put_weights(column, &value[..n.min(value.len())], out);
             }
             Kind::Char => {
                 let value = column.trim(self.cut(column, prefix, column.trim(value)));
-                self.weigh(column, value);
-                order::put_padded(self.scratch, &column.space_weight, out);
+                self.put_weights(column, value, out);
             }
             Kind::Varchar | Kind::Blob => {
                 let value = self.cut(column, prefix, value);
                 match column.order {
                     Order::Binary => order::put_escaped(value, out),
-                    Order::Pad => {
-                        self.weigh(column, column.trim(value));
-                        order::put_padded(self.scratch, &column.space_weight, out);
-                    }
-                    Order::NoPad => {
-                        self.weigh(column, value);
-                        order::put_escaped(self.scratch, out);
+                    Order::NoPad => self.put_weights(column, value, out),
+                    Order::Pad | Order::Stripped => {
+                        self.put_weights(column, column.trim(value), out);
                     }
                 }
             }
         }
     }
 
-    fn weigh(&mut self, column: &Column, value: &[u8]) {
-        self.scratch.clear();
-        self.collator.weights(column.charset, column.expansion, value, self.scratch);
+    fn put_weights(&mut self, column: &Column, value: &[u8], out: &mut Vec<u8>) {
+        for level in &column.levels {
+            let (charset, expansion) = (column.charset, column.expansion);
+            self.scratch.clear();
+            self.collator.weights(charset, level.flag, expansion, value, self.scratch);
+            match column.order {
+                Order::Pad => order::put_padded(self.scratch, &level.space_weight, out),
+                _ => order::put_escaped(self.scratch, out),
+            }
+        }
     }
 
     fn cut<'v>(&self, column: &Column, prefix: Option<usize>, value: &'v [u8]) -> &'v [u8] {
@@ -211,16 +212,27 @@ fn part_len(shape: &Shape, part: &Part, bytes: &[u8]) -> Result<(usize, bool)> {
     let rest = &bytes[marker..];
     let n = match column.kind {
         Kind::Ordered => part.prefix.unwrap_or(column.length),
-        Kind::Char | Kind::Varchar | Kind::Blob if column.order == Order::Pad => {
-            order::padded_len(rest, column.space_weight.len(), mask)?
+        Kind::Char | Kind::Varchar | Kind::Blob if column.order == Order::Binary => {
+            order::escaped_len(rest, mask)?
         }
-        Kind::Char | Kind::Varchar | Kind::Blob => order::escaped_len(rest, mask)?,
+        Kind::Char | Kind::Varchar | Kind::Blob => weights_len(column, rest, mask)?,
         _ => column.length,
     };
     if n > rest.len() {
         return Err(Error::corrupt("key ends early", "key"));
     }
     Ok((marker + n, false))
+}
+
+fn weights_len(column: &Column, bytes: &[u8], mask: u8) -> Result<usize> {
+    let mut at = 0;
+    for level in &column.levels {
+        at += match column.order {
+            Order::Pad => order::padded_len(&bytes[at..], level.space_weight.len(), mask)?,
+            _ => order::escaped_len(&bytes[at..], mask)?,
+        };
+    }
+    Ok(at)
 }
 
 /// Length of the declared parts at the front of a key, and whether one is NULL.

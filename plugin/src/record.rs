@@ -28,6 +28,18 @@ impl<'a> Record<'a> {
         column.null.is_some_and(|(at, bit)| self.bytes[at] & bit != 0)
     }
 
+    /// Are the bytes in the record the same? A BLOB's value is not looked at.
+    pub fn has_same_bytes(&self, other: &Record<'_>, column: &Column) -> bool {
+        let room = match column.kind {
+            Kind::Varchar => column.length_bytes + column.length,
+            Kind::Blob => column.length_bytes + 8,
+            _ => column.length,
+        };
+        let place = column.offset..column.offset + room;
+        self.is_null(column) == other.is_null(column)
+            && self.bytes[place.clone()] == other.bytes[place]
+    }
+
     /// The value without padding-independent framing: fixed columns as they stand, variable
     /// ones without their length.
     pub fn value(&self, column: &Column) -> &'a [u8] {

@@ -43,8 +43,15 @@ pub fn pack(shape: &Shape, index: usize, record: Record<'_>, out: &mut Vec<u8>) 
     }
 }
 
-/// Puts the stored columns back. BLOB columns point into `packed` afterwards.
-pub fn unpack(shape: &Shape, index: usize, packed: &[u8], record: &mut [u8]) -> Result<()> {
+/// Puts the stored columns back, of `wanted` (by column, empty: all) only; NULLs are always told.
+/// BLOB columns point into `packed` afterwards.
+pub fn unpack(
+    shape: &Shape,
+    index: usize,
+    packed: &[u8],
+    wanted: &[bool],
+    record: &mut [u8],
+) -> Result<()> {
     let stored = &shape.indexes[index].stored;
     if stored.is_empty() {
         return Ok(());
@@ -64,18 +71,24 @@ pub fn unpack(shape: &Shape, index: usize, packed: &[u8], record: &mut [u8]) -> 
             record[at] &= !bit;
         }
     }
-    for column in columns().filter(|c| !is_variable(c)) {
+    let is_wanted = |&c: &usize| wanted.get(c).is_none_or(|&w| w);
+    for (at, column) in stored.iter().zip(columns()).filter(|(_, c)| !is_variable(c)) {
         if is_null(column, record) {
             continue;
         }
-        let place = column.offset..column.offset + column.length;
-        record[place].copy_from_slice(rest.take(column.length)?);
+        let value = rest.take(column.length)?;
+        if is_wanted(at) {
+            record[column.offset..column.offset + column.length].copy_from_slice(value);
+        }
     }
-    for column in columns().filter(|c| is_variable(c)) {
+    for (at, column) in stored.iter().zip(columns()).filter(|(_, c)| is_variable(c)) {
         if is_null(column, record) {
             continue;
         }
         let value = rest.bytes()?;
+        if !is_wanted(at) {
+            continue;
+        }
         let room = match column.kind {
             Kind::Blob => (1u64 << (8 * column.length_bytes)) - 1,
             _ => column.length as u64,

@@ -10,7 +10,15 @@ use sluice_engine::base::{Error, Result};
 /// The server's collations, as the key codec needs them.
 pub trait Collator {
     /// Appends the weight string of `value`, which must compare with `memcmp`.
-    fn weights(&self, charset: usize, expansion: usize, value: &[u8], out: &mut Vec<u8>);
+    /// `level` is one of [`Column::levels`].
+    fn weights(
+        &self,
+        charset: usize,
+        level: u32,
+        expansion: usize,
+        value: &[u8],
+        out: &mut Vec<u8>,
+    );
     /// Bytes of the first `chars` characters.
     fn prefix(&self, charset: usize, value: &[u8], chars: usize) -> usize;
 }
@@ -32,6 +40,16 @@ pub enum Order {
     Binary,
     Pad,
     NoPad,
+    /// Without its trailing spaces, then as `NoPad`.
+    Stripped,
+}
+
+/// One pass of a collation over a string; the next decides where this one finds no difference.
+#[derive(Clone, Debug)]
+pub struct Level {
+    /// As the server names it; 0: the only one.
+    pub flag: u32,
+    pub space_weight: Vec<u8>,
 }
 
 #[derive(Clone, Debug)]
@@ -45,13 +63,17 @@ pub struct Column {
     pub order: Order,
     /// A space in the column's character set.
     pub space: Vec<u8>,
-    /// The weight of a space.
-    pub space_weight: Vec<u8>,
+    /// Not empty in strings that are not binary.
+    pub levels: Vec<Level>,
     pub char_bytes_max: usize,
     pub expansion: usize,
     pub collation_id: u32,
     /// The server's CHARSET_INFO; opaque here.
     pub charset: usize,
+    /// A checksum of the collation's weights; 0 when the column is in no key.
+    pub fingerprint: u64,
+    /// The server computes it; it is in indexes only.
+    pub is_virtual: bool,
 }
 
 impl Column {
@@ -154,7 +176,8 @@ impl Shape {
             own.iter().any(inverts) || clustered.iter().any(inverts)
         };
         if index == 0 {
-            return (0..self.columns.len()).filter(|&c| !given(c)).collect();
+            let is_kept = |&c: &usize| !self.columns[c].is_virtual && !given(c);
+            return (0..self.columns.len()).filter(is_kept).collect();
         }
         let mut out: Vec<usize> = own
             .iter()
@@ -176,15 +199,49 @@ impl Shape {
         index.saturating_sub(usize::from(self.hidden_key))
     }
 
-    /// What the stored bytes depend on, kept with the table and compared at open.
+    /// What the stored bytes depend on, kept with the table and compared at open: first what has
+    /// to be the same, then, by index, the fingerprints of the collations of its parts.
     pub fn definition(&self) -> Vec<u8> {
-        const DEFINITION_VERSION: u8 = 1;
+        let mut out = self.layout();
+        for index in &self.indexes {
+            for print in self.fingerprints(index) {
+                out.extend_from_slice(&print.to_le_bytes());
+            }
+        }
+        out
+    }
+
+    fn fingerprints<'a>(&'a self, index: &'a Index) -> impl Iterator<Item = u64> + 'a {
+        let columns = index.parts.iter().map(|p| &self.columns[p.column]);
+        columns.filter(|c| c.is_string() && c.order != Order::Binary).map(|c| c.fingerprint)
+    }
+
+    /// Which indexes were built with other weights than the server has now, one flag for each;
+    /// `None` when the table is another one altogether.
+    pub fn stale_indexes(&self, stored: &[u8]) -> Option<Vec<bool>> {
+        let mut rest = stored.strip_prefix(&self.layout()[..])?;
+        let mut stale = Vec::with_capacity(self.indexes.len());
+        for index in &self.indexes {
+            let mut differs = false;
+            for print in self.fingerprints(index) {
+                let (old, more) = rest.split_first_chunk::<8>()?;
+                differs |= u64::from_le_bytes(*old) != print;
+                rest = more;
+            }
+            stale.push(differs);
+        }
+        rest.is_empty().then_some(stale)
+    }
+
+    fn layout(&self) -> Vec<u8> {
+        const DEFINITION_VERSION: u8 = 2;
         let mut out = vec![DEFINITION_VERSION, u8::from(self.hidden_key)];
         put_varint(&mut out, self.columns.len() as u64);
         for c in &self.columns {
             out.extend_from_slice(&[c.kind as u8, c.order as u8, u8::from(c.null.is_some())]);
             put_varint(&mut out, c.length as u64);
             put_u8(&mut out, c.length_bytes as u8);
+            put_u8(&mut out, u8::from(c.is_virtual));
             put_varint(&mut out, u64::from(if c.is_string() { c.collation_id } else { 0 }));
         }
         put_varint(&mut out, self.indexes.len() as u64);
@@ -216,8 +273,10 @@ fn check_column(column: &Column, null_bytes: usize, record_bytes: usize) -> Resu
         Kind::Char => !column.space.is_empty(),
         Kind::Ordered => true,
     };
-    let padded = column.kind == Kind::Char || column.is_string() && column.order == Order::Pad;
-    let weights = !padded || (1..=8).contains(&column.space_weight.len());
+    let weighed = column.is_string() && column.order != Order::Binary;
+    let weights = (!weighed || !column.levels.is_empty())
+        && (column.order != Order::Pad
+            || column.levels.iter().all(|l| (1..=8).contains(&l.space_weight.len())));
     let null_inside = column.null.is_none_or(|(at, bit)| at < null_bytes && bit != 0);
     if column.offset + room > record_bytes || !widths || !weights || !null_inside {
         return Err(Error::Refused(format!("a column does not fit its record: {column:?}")));

@@ -26,8 +26,13 @@ impl Random {
 pub struct CaseBlind;
 
 impl Collator for CaseBlind {
-    fn weights(&self, _charset: usize, _expansion: usize, value: &[u8], out: &mut Vec<u8>) {
-        out.extend(value.iter().map(u8::to_ascii_uppercase));
+    fn weights(&self, _: usize, level: u32, _: usize, value: &[u8], out: &mut Vec<u8>) {
+        // The second level tells capitals from small letters.
+        let weigh = |b: &u8| match level {
+            2 => 1 + u8::from(b.is_ascii_uppercase()),
+            _ => b.to_ascii_uppercase(),
+        };
+        out.extend(value.iter().map(weigh));
     }
 
     fn prefix(&self, _charset: usize, value: &[u8], chars: usize) -> usize {

@@ -80,9 +80,10 @@ macro_rules! same {
 
 #[test]
 fn structures_have_the_same_fields_at_the_same_places() {
-    same!("sluice_column", AbiColumn, 48, kind @ 0, offset @ 4, length @ 8, null_offset @ 12,
+    same!("sluice_column", AbiColumn, 64, kind @ 0, offset @ 4, length @ 8, null_offset @ 12,
         null_bit @ 16, length_bytes @ 17, order @ 18, space_bytes @ 19, space @ 20,
-        char_bytes_max @ 24, expansion @ 28, collation_id @ 32, reserved @ 36, charset @ 40);
+        char_bytes_max @ 24, expansion @ 28, collation_id @ 32, levels @ 36, charset @ 40,
+        fingerprint @ 48, flags @ 56, reserved @ 60);
     same!("sluice_key_part", AbiKeyPart, 16, column @ 0, length @ 4, flags @ 8, image_bytes @ 12);
     same!("sluice_key", AbiKey, 24, parts @ 0, part_count @ 8, extended_count @ 12, flags @ 16,
         reserved @ 20);

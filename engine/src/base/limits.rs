@@ -15,8 +15,8 @@ pub const KEY_BYTES_MAX: usize = 3200;
 pub const VALUE_BYTES_MAX: usize = 3900;
 
 /// Longest payload of one entry that the engine accepts, out of line or not. The clustered
-/// entry's payload is the row.
-pub const ROW_BYTES_MAX: usize = 64 << 20;
+/// entry's payload is the row: one value of 4 GiB and a record of the server beside it.
+pub const ROW_BYTES_MAX: usize = (4 << 30) + (1 << 20);
 
 /// Longest payload of one log record: bounds what recovery allocates for a length it reads.
 pub const RECORD_BYTES_MAX: usize = 1 << 20;

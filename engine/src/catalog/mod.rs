@@ -3,11 +3,14 @@
 //!
 //! Invariants:
 //! 1. The catalog tree is [`CATALOG_TREE`]; its key is the table's name, its payload a [`TableDef`].
+//!    What does not fit an entry stands in further ones: name, a zero byte, u16 BE number from 1.
+//!    The first one begins with the number of the others (varint). Names have no zero bytes.
 //! 2. Table ids grow with every create and truncate and are never reused; neither are tree ids.
 //! 3. `definition` belongs to the caller of the engine and is never interpreted here.
 
 use crate::base::codec::{put_bytes, put_u8, put_varint, Reader};
-use crate::base::{Error, PageId, Result, TreeId};
+use crate::base::limits::VALUE_BYTES_MAX;
+use crate::base::{Error, PageId, Result, TreeId, ENTRY_HEADER_BYTES};
 use crate::txn::{Cursor, Expect, ReadMode, Session, TreeGate, WaitPolicy, Written};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -15,7 +18,9 @@ use std::sync::Arc;
 pub const CATALOG_TREE: TreeId = TreeId(1);
 pub const FIRST_USER_TREE: TreeId = TreeId(16);
 
-const FORMAT: u8 = 1;
+const FORMAT: u8 = 2;
+/// Bytes of a definition in one entry, beside the number in front.
+const PIECE_BYTES: usize = VALUE_BYTES_MAX - ENTRY_HEADER_BYTES - 8;
 const INDEXES_MAX: u64 = 256;
 
 /// Where a tree is and whether its keys are unique as they are.
@@ -112,22 +117,45 @@ impl Catalog {
 
     pub fn insert(&self, session: &mut Session, name: &str, def: &TableDef) -> Result<()> {
         let bytes = def.encode();
-        match session.write(&self.gate, name.as_bytes(), Some(&bytes), Expect::Absent)? {
+        let mut pieces = bytes.chunks(PIECE_BYTES);
+        let mut first = Vec::with_capacity(PIECE_BYTES + 8);
+        put_varint(&mut first, bytes.len().div_ceil(PIECE_BYTES) as u64 - 1);
+        first.extend_from_slice(pieces.next().expect("a definition is not empty"));
+        if bytes.len().div_ceil(PIECE_BYTES) > usize::from(u16::MAX) {
+            let limit = PIECE_BYTES * usize::from(u16::MAX);
+            return Err(Error::TooLarge { what: "table definition", bytes: bytes.len(), limit });
+        }
+        self.put(session, name.as_bytes(), &first)?;
+        for (i, piece) in pieces.enumerate() {
+            self.put(session, &piece_key(name, i as u16 + 1), piece)?;
+        }
+        Ok(())
+    }
+
+    fn put(&self, session: &mut Session, key: &[u8], bytes: &[u8]) -> Result<()> {
+        match session.write(&self.gate, key, Some(bytes), Expect::Absent)? {
             Written::Duplicate => Err(Error::Exists),
             _ => Ok(()),
         }
     }
 
     pub fn replace(&self, session: &mut Session, name: &str, def: &TableDef) -> Result<()> {
-        let bytes = def.encode();
-        match session.write(&self.gate, name.as_bytes(), Some(&bytes), Expect::Present)? {
-            Written::Missing => Err(Error::NotFound),
-            _ => Ok(()),
-        }
+        self.remove(session, name)?;
+        self.insert(session, name, def)
     }
 
     pub fn remove(&self, session: &mut Session, name: &str) -> Result<()> {
-        match session.write(&self.gate, name.as_bytes(), None, Expect::Present)? {
+        let mut first = Vec::new();
+        if !session.get_newest(&self.gate, name.as_bytes(), &mut first)? {
+            return Err(Error::NotFound);
+        }
+        let more = Reader::new(&first, "table definition").varint()?;
+        self.delete(session, name.as_bytes())?;
+        (1..=more).try_for_each(|i| self.delete(session, &piece_key(name, i as u16)))
+    }
+
+    fn delete(&self, session: &mut Session, key: &[u8]) -> Result<()> {
+        match session.write(&self.gate, key, None, Expect::Present)? {
             Written::Missing => Err(Error::NotFound),
             _ => Ok(()),
         }
@@ -143,11 +171,28 @@ impl Catalog {
         let mut tables = Vec::new();
         while session.next(&mut cursor)? {
             let name = std::str::from_utf8(cursor.key())
-                .map_err(|_| Error::corrupt("table name is not UTF-8", "catalog"))?;
-            tables.push((name.to_owned(), TableDef::decode(cursor.payload())?));
+                .map_err(|_| Error::corrupt("table name is not UTF-8", "catalog"))?
+                .to_owned();
+            let mut first = Reader::new(cursor.payload(), "table definition");
+            let more = first.varint()?;
+            let mut bytes = first.rest().to_vec();
+            for i in 1..=more {
+                if !session.next(&mut cursor)? || cursor.key() != piece_key(&name, i as u16) {
+                    return Err(Error::corrupt("part of a table definition is missing", name));
+                }
+                bytes.extend_from_slice(cursor.payload());
+            }
+            tables.push((name, TableDef::decode(&bytes)?));
         }
         Ok(tables)
     }
+}
+
+fn piece_key(name: &str, number: u16) -> Vec<u8> {
+    let mut key = name.as_bytes().to_vec();
+    key.push(0);
+    key.extend_from_slice(&number.to_be_bytes());
+    key
 }
 
 #[cfg(test)]
@@ -167,6 +212,7 @@ mod tests {
             definition: b"columns".to_vec(),
         };
         assert_eq!(TableDef::decode(&def.encode()).unwrap(), def);
+        assert_eq!(piece_key("db/t", 258), b"db/t\0\x01\x02");
         let bytes = def.encode();
         for cut in 0..bytes.len() {
             assert!(TableDef::decode(&bytes[..cut]).is_err());

@@ -36,6 +36,16 @@ fn compression_def(compression: Compression) -> CompressionDef {
 
 impl Engine {
     pub fn create_table(&self, name: &str, spec: TableSpec) -> Result<()> {
+        self.create(name, spec, false)
+    }
+
+    /// A table of one session. It may be made in the middle of a transaction, whose snapshot
+    /// then sees it; the caller drops it before the session ends, or after a restart.
+    pub fn create_temporary_table(&self, name: &str, spec: TableSpec) -> Result<()> {
+        self.create(name, spec, true)
+    }
+
+    fn create(&self, name: &str, spec: TableSpec, is_temporary: bool) -> Result<()> {
         self.admit(Purpose::Add)?;
         let _ddl = self.ddl.lock();
         if self.tables.read().contains_key(name) {
@@ -46,8 +56,9 @@ impl Engine {
         let made = self.catalog.insert(&mut session, name, &def);
         self.finish_ddl(session, made).inspect_err(|_| self.forget_trees(&def))?;
         let autoinc = def.autoinc_start;
-        let table =
-            self.table_from_def(name, def, self.newest_csn(), |_| Ok(Counters::new(autoinc, 1)))?;
+        let table = self.table_from_def(name, def, self.created(is_temporary), |_| {
+            Ok(Counters::new(autoinc, 1).temporary(is_temporary))
+        })?;
         self.tables.write().insert(name.to_owned(), table);
         Ok(())
     }
@@ -61,6 +72,7 @@ impl Engine {
         let removed = self.catalog.remove(&mut session, name);
         self.finish_ddl(session, removed)?;
         self.tables.write().remove(name);
+        table.retire();
         self.drop_trees(table.def.trees().map(|index| index.tree).collect())?;
         Ok(true)
     }
@@ -100,10 +112,12 @@ impl Engine {
         let mut session = self.system_session();
         let replaced = self.catalog.replace(&mut session, name, &def);
         self.finish_ddl(session, replaced).inspect_err(|_| self.forget_trees(&def))?;
-        let table = self.table_from_def(name, def, self.newest_csn(), |_| {
-            Ok(Counters::new(autoinc_start, 1))
+        let is_temporary = old.counters.is_temporary;
+        let table = self.table_from_def(name, def, self.created(is_temporary), |_| {
+            Ok(Counters::new(autoinc_start, 1).temporary(is_temporary))
         })?;
         self.tables.write().insert(name.to_owned(), table);
+        old.retire();
         self.drop_trees(old.def.trees().map(|index| index.tree).collect())
     }
 
@@ -128,6 +142,15 @@ impl Engine {
         match session.finish_commit() {
             Some(end) => self.wal.flush_to(end),
             None => Ok(()),
+        }
+    }
+
+    /// From which snapshot on a new table is known; temporary ones are their session's alone.
+    fn created(&self, is_temporary: bool) -> Csn {
+        if is_temporary {
+            Csn(0)
+        } else {
+            self.newest_csn()
         }
     }
 

@@ -11,13 +11,15 @@ use super::trx::Trx;
 use crate::base::codec::{put_varint, Reader};
 use crate::base::limits::{ROW_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::base::{Error, Result, ENTRY_HEADER_BYTES};
-use crate::txn::{Expect, ReadMode, Written};
+use crate::txn::{Expect, Isolation, ReadMode, Written};
 
 const INLINE: u8 = 0;
 const REFERENCE: u8 = 1;
 /// Longest payload that stays in the leaf, so that a leaf holds several rows.
 pub(crate) const INLINE_BYTES_MAX: usize = VALUE_BYTES_MAX - ENTRY_HEADER_BYTES - 1;
 const CHUNK_BYTES: usize = VALUE_BYTES_MAX - ENTRY_HEADER_BYTES;
+/// Four MiB of log.
+const CHUNKS_PER_ADMISSION: usize = 1024;
 
 struct Reference {
     id: u64,
@@ -91,6 +93,10 @@ impl Trx {
         let id = self.session.ensure_id().0;
         let reference = Reference { id, sequence: self.long_sequence, bytes: payload.len() };
         for (chunk, bytes) in payload.chunks(CHUNK_BYTES).enumerate() {
+            if chunk % CHUNKS_PER_ADMISSION == CHUNKS_PER_ADMISSION - 1 {
+                // A value may be longer than the log: checkpoints go on while it is written.
+                self.engine.admit(Purpose::Add)?;
+            }
             let key = reference.key(chunk as u32);
             self.engine.check_room(Purpose::Add)?;
             let written =
@@ -103,17 +109,18 @@ impl Trx {
         Ok(())
     }
 
-    /// Replaces a stored payload, as read from an entry, by the payload itself.
+    /// Replaces a stored payload, as read from an entry, by the payload itself. `false`: a part of
+    /// it is gone; only READ UNCOMMITTED may see that, whose rows nothing protects.
     pub(crate) fn load_payload(
         &mut self,
         table: &Table,
         mode: ReadMode,
         stored: &mut Vec<u8>,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         match stored.first() {
             Some(&INLINE) => {
                 stored.drain(..1);
-                Ok(())
+                Ok(true)
             }
             Some(&REFERENCE) => {
                 let reference = Reference::decode(&stored[1..])?;
@@ -129,9 +136,15 @@ impl Trx {
         mode: ReadMode,
         reference: &Reference,
         out: &mut Vec<u8>,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         out.clear();
-        out.reserve(reference.bytes);
+        if out.try_reserve_exact(reference.bytes).is_err() {
+            return Err(Error::TooLarge {
+                what: "row for the memory there is",
+                bytes: reference.bytes,
+                limit: out.capacity(),
+            });
+        }
         let mut bytes = Vec::new();
         for chunk in 0..reference.chunks() {
             let key = reference.key(chunk);
@@ -142,6 +155,9 @@ impl Trx {
                     self.session.get_newest(&table.long_values, &key, &mut bytes)?
                 }
             };
+            if !found && self.isolation() == Isolation::ReadUncommitted {
+                return Ok(false);
+            }
             if !found {
                 let place = format!("{} chunk {chunk}", table.name);
                 return Err(Error::corrupt("part of a long value is missing", place));
@@ -152,7 +168,7 @@ impl Trx {
             let place = table.name.clone();
             return Err(Error::corrupt("long value has another length", place));
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Deletes the chunks of the value stored under `key` of index `index`, which is locked.

@@ -8,7 +8,7 @@ use crate::store::Store;
 use crate::txn::TreeGate;
 use crate::wal::Wal;
 use std::ops::Bound;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
 
 /// Log record: varint table id, varint next AUTO_INCREMENT value.
@@ -37,6 +37,10 @@ pub(crate) struct Counters {
     /// The next AUTO_INCREMENT value.
     autoinc: Mutex<u64>,
     hidden_key: AtomicU64,
+    /// Truncated or dropped: the name means another table now, or none.
+    retired: AtomicBool,
+    /// Of one session, and gone after a restart.
+    pub(crate) is_temporary: bool,
 }
 
 /// One table that the catalog names. A rename or truncate makes a new one.
@@ -54,7 +58,17 @@ pub struct Table {
 
 impl Counters {
     pub(crate) fn new(autoinc: u64, hidden_key: u64) -> Self {
-        Counters { autoinc: Mutex::new(autoinc.max(1)), hidden_key: AtomicU64::new(hidden_key) }
+        Counters {
+            autoinc: Mutex::new(autoinc.max(1)),
+            hidden_key: AtomicU64::new(hidden_key),
+            retired: AtomicBool::new(false),
+            is_temporary: false,
+        }
+    }
+
+    pub(crate) fn temporary(mut self, is_temporary: bool) -> Self {
+        self.is_temporary = is_temporary;
+        self
     }
 }
 
@@ -71,6 +85,15 @@ impl Table {
     /// Grows with every create and truncate.
     pub fn id(&self) -> u64 {
         self.def.id
+    }
+
+    /// False once the table was dropped or truncated: look it up again.
+    pub fn is_current(&self) -> bool {
+        !self.counters.retired.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn retire(&self) {
+        self.counters.retired.store(true, Ordering::Release);
     }
 
     pub fn index_count(&self) -> usize {

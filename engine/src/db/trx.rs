@@ -309,10 +309,24 @@ impl Trx {
             }
         };
         let found = self.end_victim(found)?;
-        if found {
-            self.load_payload(table, mode, payload)?;
+        if found && !self.load_payload(table, mode, payload)? {
+            return self.get_committed(table, index, key, payload);
         }
         Ok(found)
+    }
+
+    /// READ UNCOMMITTED met a long value that was taken away meanwhile: the committed row then.
+    fn get_committed(
+        &mut self,
+        table: &Table,
+        index: usize,
+        key: &[u8],
+        payload: &mut Vec<u8>,
+    ) -> Result<bool> {
+        self.session.isolation = Isolation::ReadCommitted;
+        let found = self.get(table, index, key, ReadMode::Snapshot, payload);
+        self.session.isolation = Isolation::ReadUncommitted;
+        found
     }
 
     /// Starts a scan of index `index` from `from`; `to` is its far end in the scan's direction.
@@ -339,13 +353,21 @@ impl Trx {
     /// Moves to the next entry; `false` at the end.
     pub fn next(&mut self, cursor: &mut TableCursor) -> Result<bool> {
         let Some(table) = cursor.table.clone() else { return Ok(false) };
-        let found = self.session.next(&mut cursor.entries);
-        let found = self.end_victim(found)?;
-        if found {
+        loop {
+            let found = self.session.next(&mut cursor.entries);
+            if !self.end_victim(found)? {
+                return Ok(false);
+            }
             let mode = cursor.entries.mode();
-            self.load_payload(&table, mode, cursor.entries.payload_mut())?;
+            if self.load_payload(&table, mode, cursor.entries.payload_mut())? {
+                return Ok(true);
+            }
+            let key = cursor.entries.key().to_vec();
+            let payload = cursor.entries.payload_mut();
+            if self.get_committed(&table, cursor.index, &key, payload)? {
+                return Ok(true);
+            }
         }
-        Ok(found)
     }
 
     /// Gives back the row lock of the last entry read, which the statement does not want
@@ -365,6 +387,11 @@ impl Trx {
     /// held already? Only such a lock may be given back.
     pub fn lock_is_new(&self) -> bool {
         self.session.lock_is_new()
+    }
+
+    /// No lock of a row or range is held, write locks aside.
+    pub fn holds_no_locks(&self) -> bool {
+        self.session.holds_no_locks()
     }
 
     /// A kill was for an earlier statement: waits of this one begin undisturbed.

@@ -236,6 +236,12 @@ impl Session {
         self.owner.clear_interrupt();
     }
 
+    /// No lock of a row or range; write locks are entries' ids and not counted.
+    pub fn holds_no_locks(&self) -> bool {
+        let held = self.owner.held.lock();
+        held.rows.is_empty() && held.ranges.is_empty()
+    }
+
     /// Did the last locking read take its row lock, rather than find it held already?
     pub fn lock_is_new(&self) -> bool {
         self.lock_is_new

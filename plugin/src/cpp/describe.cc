@@ -4,6 +4,16 @@
 #include "ha_sluice.h"
 #include "sql_alter.h"
 
+/* Types of plugins that are bytes of a fixed number, compared with memcmp. */
+static bool is_fixed_binary(const Field *field)
+{
+  const Name &name= field->type_handler()->name();
+  for (const char *known : {"uuid", "inet6", "inet4"})
+    if (name.length() == strlen(known) && !strncasecmp(name.ptr(), known, name.length()))
+      return true;
+  return false;
+}
+
 static uint32_t kind_of(Field *field)
 {
   switch (field->real_type())
@@ -14,6 +24,14 @@ static uint32_t kind_of(Field *field)
   case MYSQL_TYPE_LONG:
   case MYSQL_TYPE_LONGLONG:
     return field->flags & UNSIGNED_FLAG ? SLUICE_UNSIGNED : SLUICE_SIGNED;
+  /* Temporal types made with mysql56_temporal_format=OFF: numbers, or with a fraction of a
+     second big-endian bytes. */
+  case MYSQL_TYPE_TIME:
+    return field->decimals() ? SLUICE_ORDERED : SLUICE_SIGNED;
+  case MYSQL_TYPE_DATETIME:
+  case MYSQL_TYPE_TIMESTAMP:
+    return field->decimals() ? SLUICE_ORDERED : SLUICE_UNSIGNED;
+  case MYSQL_TYPE_DATE:
   case MYSQL_TYPE_YEAR:
   case MYSQL_TYPE_NEWDATE:
   case MYSQL_TYPE_ENUM:
@@ -32,31 +50,23 @@ static uint32_t kind_of(Field *field)
     return static_cast<Field_bit *>(field)->bit_ptr ? 0 : SLUICE_ORDERED;
   case MYSQL_TYPE_STRING:
     if (!dynamic_cast<Field_string *>(field))
-      return 0; /* UUID, INET6 and other types of plugins */
+      return is_fixed_binary(field) ? SLUICE_ORDERED : 0;
     return field->charset() == &my_charset_bin ? SLUICE_ORDERED : SLUICE_CHAR;
   case MYSQL_TYPE_VARCHAR:
-    if (!dynamic_cast<Field_varstring *>(field) || field->compression_method())
+    if (!dynamic_cast<Field_varstring *>(field))
       return 0;
     return SLUICE_VARCHAR;
   case MYSQL_TYPE_BLOB:
   case MYSQL_TYPE_TINY_BLOB:
   case MYSQL_TYPE_MEDIUM_BLOB:
   case MYSQL_TYPE_LONG_BLOB:
-    if (!dynamic_cast<Field_blob *>(field) || field->compression_method())
+  case MYSQL_TYPE_GEOMETRY:
+    if (!dynamic_cast<Field_blob *>(field))
       return 0;
     return SLUICE_BLOB;
   default:
     return 0;
   }
-}
-
-/* Weight strings that strnxfrm gives in one level and whole. */
-static bool is_faithful(CHARSET_INFO *cs)
-{
-  if (!strcmp(cs->coll_name.str, "tis620_thai_nopad_ci"))
-    return false; /* reorders, and drops what it has reordered */
-  return cs == &my_charset_bin ||
-         (cs->levels_for_order <= 1 && !(cs->state & MY_CS_STRNXFRM_BAD_NWEIGHTS));
 }
 
 void Sluice_description::add_column(const TABLE *table, Field *field)
@@ -80,30 +90,45 @@ void Sluice_description::add_column(const TABLE *table, Field *field)
     column.length_bytes= static_cast<Field_blob *>(field)->pack_length_no_ptr();
   if (column.kind == SLUICE_CHAR || column.kind == SLUICE_VARCHAR || column.kind == SLUICE_BLOB)
   {
-    column.order= cs == &my_charset_bin        ? SLUICE_ORDER_BINARY
-                  : (cs->state & MY_CS_NOPAD) ? SLUICE_ORDER_NOPAD
-                                              : SLUICE_ORDER_PAD;
+    column.order= sluice_order_of(cs);
+    column.levels= column.order == SLUICE_ORDER_BINARY ? 0 : sluice_levels(cs);
     column.space_bytes= cs->mbminlen;
     cs->cset->fill(cs, reinterpret_cast<char *>(column.space), cs->mbminlen, ' ');
     column.char_bytes_max= cs->mbmaxlen;
     column.expansion= cs->mbmaxlen > 1 || cs->strxfrm_multiply > 1 ? 16 : 1;
     /* One weight a byte: the spaces behind a CHAR are all alike. With weights that may be
        empty they count, see Kind::Char in key.rs. */
-    if (column.kind == SLUICE_CHAR && column.expansion == 1)
+    if (column.kind == SLUICE_CHAR && column.expansion == 1 &&
+        column.order == SLUICE_ORDER_NOPAD)
       column.order= SLUICE_ORDER_PAD;
     column.collation_id= cs->number;
     column.charset= cs;
+    if (field->flags & PART_KEY_FLAG && column.order != SLUICE_ORDER_BINARY)
+      column.fingerprint= sluice_fingerprint(cs);
   }
+  if (field->vcol_info && !field->stored_in_db())
+    column.flags|= SLUICE_COLUMN_VIRTUAL;
   m_columns.push_back(column);
 }
 
 void Sluice_description::add_key(const TABLE *table, const KEY *key)
 {
   std::vector<sluice_key_part> parts;
-  uint count= MY_MAX(key->user_defined_key_parts, key->ext_key_parts);
+  uint own= key->user_defined_key_parts;
+  uint count= MY_MAX(own, key->ext_key_parts);
+  const KEY_PART_INFO *first= key->key_part;
+  bool unique= key->flags & HA_NOSAME;
+  /* UNIQUE over long columns: an index on the hidden hash column; the server compares. */
+  if (key->algorithm == HA_KEY_ALG_LONG_HASH)
+  {
+    while (!(table->field[first->fieldnr - 1]->flags & LONG_UNIQUE_HASH_FIELD))
+      first++;
+    own= count= 1;
+    unique= false;
+  }
   for (uint i= 0; i < count; i++)
   {
-    const KEY_PART_INFO &from= key->key_part[i];
+    const KEY_PART_INFO &from= first[i];
     /* The field of the key part may be a copy that is as long as the part. */
     const Field *field= table->field[from.fieldnr - 1];
     bool prefix= (field->flags & BLOB_FLAG) || from.length < field->key_length();
@@ -116,9 +141,9 @@ void Sluice_description::add_key(const TABLE *table, const KEY *key)
     parts.push_back(part);
   }
   sluice_key out= {};
-  out.part_count= key->user_defined_key_parts;
+  out.part_count= own;
   out.extended_count= count;
-  out.flags= key->flags & HA_NOSAME ? SLUICE_KEY_UNIQUE : 0;
+  out.flags= unique ? SLUICE_KEY_UNIQUE : 0;
   m_parts.push_back(std::move(parts));
   m_keys.push_back(out);
 }
@@ -161,53 +186,10 @@ static bool refuse_columns(const TABLE *table)
   {
     Field *field= *at;
     const char *name= field->field_name.str;
-    if (field->vcol_info)
-      return refuse("generated columns yet (column `%s`)", name);
     if (!kind_of(field))
     {
       const Name &type= field->type_handler()->name();
       return refuse("the type %.*s (column `%s`)", int(type.length()), type.ptr(), name);
-    }
-  }
-  return false;
-}
-
-/* The most bytes of one part in an encoded key; src/key.rs and src/order.rs are the codec. */
-static uint encoded_bytes_max(const TABLE *table, const KEY_PART_INFO &part)
-{
-  const Field *field= table->field[part.fieldnr - 1];
-  const uint marker= field->real_maybe_null() ? 1 : 0;
-  const uint kind= kind_of(const_cast<Field *>(field));
-  if (kind != SLUICE_CHAR && kind != SLUICE_VARCHAR && kind != SLUICE_BLOB)
-    return marker + part.length;
-  CHARSET_INFO *cs= field->charset();
-  const uint weights= cs == &my_charset_bin ? part.length : uint(cs->strnxfrmlen(part.length));
-  const bool escaped= cs == &my_charset_bin || cs->state & MY_CS_NOPAD;
-  return marker + (escaped ? 2 * weights + 2 : (weights / 8 + 1) * 9);
-}
-
-static uint encoded_bytes_max(const TABLE *table, const KEY &key)
-{
-  uint sum= 0;
-  for (uint p= 0; p < key.user_defined_key_parts; p++)
-    sum+= encoded_bytes_max(table, key.key_part[p]);
-  return sum;
-}
-
-/* A secondary key carries the primary key behind it, unless it is unique and has no NULL. */
-static bool refuse_long_keys(const TABLE *table)
-{
-  const uint limit= 3200;
-  const uint primary= table->s->primary_key;
-  const uint suffix= primary == MAX_KEY ? 8 : encoded_bytes_max(table, table->key_info[primary]);
-  for (uint i= 0; i < table->s->keys; i++)
-  {
-    const KEY &key= table->key_info[i];
-    const bool alone= i == primary || ((key.flags & HA_NOSAME) && !(key.flags & HA_NULL_PART_KEY));
-    if (encoded_bytes_max(table, key) + (alone ? 0 : suffix) > limit)
-    {
-      my_error(ER_TOO_LONG_KEY, MYF(0), limit);
-      return true;
     }
   }
   return false;
@@ -222,25 +204,12 @@ static bool refuse_keys(const TABLE *table)
       return refuse("FULLTEXT keys (key `%s`)", key.name.str);
     if (key.flags & HA_SPATIAL || key.algorithm == HA_KEY_ALG_RTREE)
       return refuse("SPATIAL keys (key `%s`)", key.name.str);
-    if (key.algorithm == HA_KEY_ALG_LONG_HASH)
-      return refuse("UNIQUE keys over long columns (key `%s`)", key.name.str);
-    for (uint p= 0; p < key.user_defined_key_parts; p++)
-    {
-      CHARSET_INFO *cs= key.key_part[p].field->charset();
-      if (!is_faithful(cs))
-        return refuse("keys with the collation %s (key `%s`, column `%s`)", cs->coll_name.str,
-                      key.name.str, key.key_part[p].field->field_name.str);
-    }
   }
   return false;
 }
 
-static bool refuse_options(const TABLE *table, const HA_CREATE_INFO *info)
+static bool refuse_options(const HA_CREATE_INFO *info)
 {
-  if (info->tmp_table())
-    return refuse("TEMPORARY tables");
-  if (table->versioned())
-    return refuse("system versioning");
   if (info->data_file_name || info->index_file_name)
     return refuse("DATA DIRECTORY and INDEX DIRECTORY");
   switch (info->row_type)
@@ -269,6 +238,5 @@ static bool refuse_options(const TABLE *table, const HA_CREATE_INFO *info)
 
 bool sluice_refuse(const TABLE *table, const HA_CREATE_INFO *info)
 {
-  return refuse_options(table, info) || refuse_columns(table) || refuse_keys(table) ||
-         refuse_long_keys(table);
+  return refuse_options(info) || refuse_columns(table) || refuse_keys(table);
 }

@@ -53,8 +53,28 @@ private:
 /* Why a table cannot be in Sluice; false and no error if it can. */
 bool sluice_refuse(const TABLE *table, const HA_CREATE_INFO *info);
 
-/* "./db/table" to "db/table". */
+/* "./db/table" to "db/table"; of a temporary table the last component alone. */
 const char *sluice_name(const char *path);
+
+/*
+  Collations, in collation.cc. The order of two strings is that of their weight strings, level by
+  level where there are levels, see sluice_column::levels.
+*/
+uint32_t sluice_levels(CHARSET_INFO *cs);
+uint32_t sluice_order_of(CHARSET_INFO *cs);
+size_t sluice_weights(CHARSET_INFO *cs, uint32_t levels, uint8_t *to, size_t room,
+                      const uint8_t *from, size_t length);
+/* A checksum of the weights of a sample: another one means that keys have to be built anew. */
+uint64_t sluice_fingerprint(CHARSET_INFO *cs);
+
+/* What CREATE TABLE takes beyond the server's own options. */
+struct ha_table_option_struct
+{
+  const char *compression;
+};
+extern ha_create_table_option sluice_table_options[];
+/* False and an error if the text is none. */
+bool sluice_compression(const char *text, uint32_t *to);
 
 /* The session of a THD, made when it is first needed; null after an error. */
 sluice_session *sluice_session_of(THD *thd);
@@ -123,6 +143,7 @@ public:
   int rnd_next(uchar *record) override;
   int rnd_pos(uchar *record, uchar *position) override;
   void position(const uchar *record) override;
+  void column_bitmaps_signal() override;
   int cmp_ref(const uchar *left, const uchar *right) override;
   ha_rows records_in_range(uint key, const key_range *low, const key_range *high,
                            page_range *pages) override;
@@ -135,6 +156,7 @@ private:
   sluice_bound bound_of(uint key, const uchar *image, key_part_map parts, bool inclusive) const;
   void note_autoinc(const uchar *record);
   void describe_selectivity();
+  void choose_columns();
 
   /* In the engine; of a partition its own, not the table's. */
   std::string m_name;

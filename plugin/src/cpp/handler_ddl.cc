@@ -7,6 +7,10 @@
 
 const char *sluice_name(const char *path)
 {
+  /* In the server's directory for temporary files; names are unique while it runs. */
+  const char *base= strrchr(path, '/');
+  if (base && !strncmp(base + 1, STRING_WITH_LEN("#sql-temptable-")))
+    return base + 1;
   if (path[0] == '.' && path[1] == '/')
     return path + 2;
   /* An absolute path: the last two components name the table. */
@@ -31,7 +35,11 @@ ha_sluice::~ha_sluice()
 
 handler::Table_flags ha_sluice::table_flags() const
 {
-  return HA_REC_NOT_IN_SEQ | HA_NULL_IN_KEY | HA_CAN_INDEX_BLOBS | HA_CAN_SQL_HANDLER |
+  /* Without locks of gaps only what is written already keeps others from the same value. */
+  const Table_flags late_check=
+      thd_tx_isolation(ha_thd()) <= ISO_READ_COMMITTED ? HA_CHECK_UNIQUE_AFTER_WRITE : 0;
+  return late_check | HA_REC_NOT_IN_SEQ | HA_NULL_IN_KEY | HA_CAN_INDEX_BLOBS | HA_CAN_SQL_HANDLER |
+         HA_CAN_VIRTUAL_COLUMNS | HA_CAN_GEOMETRY |
          HA_REQUIRES_KEY_COLUMNS_FOR_DELETE | HA_PRIMARY_KEY_REQUIRED_FOR_POSITION |
          HA_PRIMARY_KEY_IN_READ_INDEX | HA_TABLE_SCAN_ON_INDEX | HA_BINLOG_ROW_CAPABLE |
          HA_CAN_SKIP_LOCKED | HA_CRASH_SAFE | HA_ONLINE_ANALYZE;
@@ -45,6 +53,8 @@ ulong ha_sluice::index_flags(uint key, uint, bool) const
 
 int ha_sluice::open(const char *name, int, uint)
 {
+  /* So that an UPDATE of the key it scans collects its rows first. */
+  key_used_on_scan= table_share->primary_key;
   ref_length= is_hidden() ? 8 : table->key_info[table_share->primary_key].key_length;
   Sluice_description description(table);
   m_name= sluice_name(name);
@@ -67,8 +77,41 @@ int ha_sluice::create(const char *name, TABLE *form, HA_CREATE_INFO *info)
     return HA_ERR_UNSUPPORTED;
   Sluice_description description(form);
   ulonglong start= info->auto_increment_value ? info->auto_increment_value : 1;
-  int error= sluice_create_table(sluice_name(name), description.get(), start);
+  uint32_t compression= SLUICE_COMPRESSION_DEFAULT;
+  const ha_table_option_struct *options= form->s->option_struct;
+  if (options && options->compression && !sluice_compression(options->compression, &compression))
+    return HA_WRONG_CREATE_OPTION;
+  int error= sluice_create_table(sluice_name(name), description.get(), start, compression,
+                                 info->tmp_table() ? SLUICE_CREATE_TEMPORARY : 0);
   return error ? failed(error) : 0;
+}
+
+ha_create_table_option sluice_table_options[]= {
+    HA_TOPTION_STRING("COMPRESSION", compression),
+    HA_TOPTION_END,
+};
+
+/* "none", "lz4", "zstd", "zstd:9" */
+bool sluice_compression(const char *text, uint32_t *to)
+{
+  if (!strcasecmp(text, "none"))
+    *to= 0;
+  else if (!strcasecmp(text, "lz4"))
+    *to= 1;
+  else if (!strcasecmp(text, "zstd"))
+    *to= 2 | 3 << 8;
+  else
+  {
+    char *end= nullptr;
+    long level= strncasecmp(text, "zstd:", 5) ? 0 : strtol(text + 5, &end, 10);
+    if (!end || *end || !my_isdigit(&my_charset_latin1, text[5]) || level < 1 || level > 22)
+    {
+      my_error(ER_WRONG_VALUE_FOR_VAR, MYF(0), "COMPRESSION", text);
+      return false;
+    }
+    *to= 2 | uint32_t(level) << 8;
+  }
+  return true;
 }
 
 int ha_sluice::delete_table(const char *name)
@@ -121,6 +164,11 @@ void ha_sluice::update_create_info(HA_CREATE_INFO *info)
 /* Names, defaults and comments are the server's alone; all else needs a copy of the table. */
 bool ha_sluice::check_if_incompatible_data(HA_CREATE_INFO *info, uint changes)
 {
+  const ha_table_option_struct *old= table_share->option_struct, *now= info->option_struct;
+  const char *before= old && old->compression ? old->compression : "";
+  const char *after= now && now->compression ? now->compression : "";
+  if (strcmp(before, after))
+    return COMPATIBLE_DATA_NO;
   const ulonglong ours= HA_CREATE_USED_AUTO | HA_CREATE_USED_ROW_FORMAT |
                         HA_CREATE_USED_KEY_BLOCK_SIZE | HA_CREATE_USED_DATADIR |
                         HA_CREATE_USED_INDEXDIR;

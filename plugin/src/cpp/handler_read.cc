@@ -20,9 +20,27 @@ sluice_bound ha_sluice::bound_of(uint key, const uchar *image, key_part_map part
   return bound;
 }
 
+/* Who may write the row needs all of it; others get what the statement reads. */
+void ha_sluice::choose_columns()
+{
+  const MY_BITMAP *wanted= table->read_set;
+  if (m_lock == SLUICE_LOCK_EXCLUSIVE || bitmap_is_set_all(wanted))
+    sluice_set_columns(m_handler, nullptr, 0);
+  else
+    sluice_set_columns(m_handler, reinterpret_cast<const uint8_t *>(wanted->bitmap),
+                       (wanted->n_bits + 7) / 8);
+}
+
+void ha_sluice::column_bitmaps_signal()
+{
+  if (m_handler)
+    choose_columns();
+}
+
 int ha_sluice::index_init(uint key, bool)
 {
   active_index= key;
+  choose_columns();
   return sluice_scan_end(m_handler);
 }
 
@@ -115,6 +133,7 @@ int ha_sluice::read_range_first(const key_range *start, const key_range *end, bo
 int ha_sluice::rnd_init(bool)
 {
   m_scan_started= false;
+  choose_columns();
   return sluice_scan_end(m_handler);
 }
 

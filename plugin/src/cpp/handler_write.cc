@@ -59,6 +59,9 @@ THR_LOCK_DATA **ha_sluice::store_lock(THD *thd, THR_LOCK_DATA **to, thr_lock_typ
                      command == SQLCOM_UPDATE || command == SQLCOM_CREATE_TABLE;
   if (read_committed && source && (type == TL_READ || type == TL_READ_NO_INSERT))
     shared= false;
+  /* HANDLER reads without locks, as in InnoDB, unless under LOCK TABLES. */
+  if (command == SQLCOM_HA_READ && !in_lock_tables)
+    shared= false;
   /* A copying ALTER keeps writers out by its metadata lock and reads in a fresh transaction. */
   if (command == SQLCOM_CHECKSUM || command == SQLCOM_ALTER_TABLE ||
       command == SQLCOM_CREATE_INDEX || command == SQLCOM_DROP_INDEX ||
@@ -98,9 +101,7 @@ int ha_sluice::extra(ha_extra_function operation)
 int ha_sluice::reset()
 {
   m_replace= false;
-  sluice_set_keyread(m_handler, 0);
-  sluice_set_replace(m_handler, 0);
-  return sluice_scan_end(m_handler);
+  return sluice_reset(m_handler);
 }
 
 /* The counter follows values that were given by hand. */

@@ -23,8 +23,6 @@ sluice_session *sluice_session_of(THD *thd)
     return session;
   if (sluice_report(thd, sluice_session_open(uint64_t(thd), &session)))
     return nullptr;
-  /* Not to be unloaded while its threads and sessions live: UNINSTALL is refused from now on. */
-  hton2plugin[sluice_hton->slot]->load_option= PLUGIN_FORCE_PLUS_PERMANENT;
   thd_set_ha_data(thd, sluice_hton, session);
   return session;
 }
@@ -116,6 +114,16 @@ static int savepoint_rollback(handlerton *, THD *thd, void *to)
   if (!session)
     return HA_ERR_INTERNAL_ERROR;
   return sluice_report(thd, sluice_savepoint_rollback(session, to));
+}
+
+/*
+  After ROLLBACK TO SAVEPOINT the server gives back the metadata locks taken since. What the
+  transaction wrote since is taken back; locks of reads stay, and with them the tables.
+*/
+static bool can_release_metadata_locks(handlerton *, THD *thd)
+{
+  sluice_session *session= sluice_session_if_any(thd);
+  return !session || sluice_holds_no_locks(session);
 }
 
 static int savepoint_release(handlerton *, THD *, void *) { return 0; }
@@ -258,11 +266,10 @@ static int32_t host_killed(uint64_t session)
   return thd_kill_level(reinterpret_cast<THD *>(session)) != THD_IS_NOT_KILLED;
 }
 
-static size_t host_weights(const void *charset, uint8_t *to, size_t room, const uint8_t *from,
-                           size_t length)
+static size_t host_weights(const void *charset, uint32_t levels, uint8_t *to, size_t room,
+                           const uint8_t *from, size_t length)
 {
-  CHARSET_INFO *cs= static_cast<CHARSET_INFO *>(charset);
-  return cs->coll->strnxfrm(cs, to, room, uint(room), from, length, 0);
+  return sluice_weights(static_cast<CHARSET_INFO *>(charset), levels, to, room, from, length);
 }
 
 static size_t host_prefix(const void *charset, const uint8_t *from, size_t length, size_t chars)
@@ -277,10 +284,24 @@ const sluice_host sluice_host_of_server= {
     host_killed,   host_weights,   host_prefix,
 };
 
+static my_bool make_permanent(THD *, plugin_ref plugin, void *hton)
+{
+  st_plugin_int *found= plugin_ref_to_int(plugin);
+  if (found->data == hton)
+    found->load_option= PLUGIN_FORCE_PLUS_PERMANENT;
+  return 0;
+}
+
+/* Its threads and sessions live until the server ends: UNINSTALL is refused (error 1702). */
+void sluice_stay_loaded(handlerton *hton)
+{
+  plugin_foreach_with_mask(nullptr, make_permanent, MYSQL_STORAGE_ENGINE_PLUGIN, ~0U, hton);
+}
+
 void sluice_fill_hton(handlerton *hton)
 {
   sluice_hton= hton;
-  hton->flags= HTON_SUPPORTS_EXTENDED_KEYS | HTON_TEMPORARY_NOT_SUPPORTED;
+  hton->flags= HTON_SUPPORTS_EXTENDED_KEYS;
   hton->db_type= DB_TYPE_AUTOASSIGN;
   hton->create= create_handler;
   hton->close_connection= close_connection;
@@ -292,6 +313,7 @@ void sluice_fill_hton(handlerton *hton)
   hton->savepoint_offset= 16;
   hton->savepoint_set= savepoint_set;
   hton->savepoint_rollback= savepoint_rollback;
+  hton->savepoint_rollback_can_release_mdl= can_release_metadata_locks;
   hton->savepoint_release= savepoint_release;
   hton->recover= recover;
   hton->commit_by_xid= commit_by_xid;
@@ -301,6 +323,7 @@ void sluice_fill_hton(handlerton *hton)
   hton->flush_logs= flush_logs;
   hton->show_status= show_status;
   hton->drop_table= drop_table;
+  hton->table_options= sluice_table_options;
   /* The engine's directory is not a database. */
   ignore_db_dirs_append(SLUICE_DIRECTORY);
 }

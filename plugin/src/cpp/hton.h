@@ -6,5 +6,6 @@
 
 extern const sluice_host sluice_host_of_server;
 void sluice_fill_hton(handlerton *hton);
+void sluice_stay_loaded(handlerton *hton);
 
 #endif

@@ -113,8 +113,11 @@ int sluice_plugin_start(void *hton)
   config.flush_at_commit= uint32_t(flush_log_at_trx_commit);
   config.compression= uint32_t(compression);
   sluice_fill_hton(static_cast<handlerton *>(hton));
-  if (!sluice_start(&config, &sluice_host_of_server))
+  if (!sluice_start(&config, &sluice_host_of_server) && !sluice_drop_temporary_tables())
+  {
+    sluice_stay_loaded(static_cast<handlerton *>(hton));
     return 0;
+  }
   char text[1024];
   sluice_message(text, sizeof text);
   sql_print_error("Sluice: cannot start: %s", text);

@@ -33,7 +33,8 @@ enum sluice_order
 {
   SLUICE_ORDER_BINARY= 0,
   SLUICE_ORDER_PAD= 1,
-  SLUICE_ORDER_NOPAD= 2
+  SLUICE_ORDER_NOPAD= 2,
+  SLUICE_ORDER_STRIPPED= 3 /* without its trailing spaces, then as NOPAD */
 };
 
 enum sluice_find
@@ -60,11 +61,14 @@ enum sluice_wait
   SLUICE_SKIP_LOCKED= 2
 };
 
+#define SLUICE_COLUMN_VIRTUAL 1u /* the server computes it when it reads a row */
 #define SLUICE_PART_REVERSE 1u
 #define SLUICE_PART_PREFIX 2u
 #define SLUICE_KEY_UNIQUE 1u
 #define SLUICE_NO_KEY 0xffffffffu
 #define SLUICE_XID_BYTES 128
+#define SLUICE_CREATE_TEMPORARY 1u
+#define SLUICE_COMPRESSION_DEFAULT 0xffffffffu
 
 typedef struct sluice_column
 {
@@ -80,8 +84,11 @@ typedef struct sluice_column
   uint32_t char_bytes_max;
   uint32_t expansion; /* weight bytes per source byte */
   uint32_t collation_id;
-  uint32_t reserved;
+  uint32_t levels; /* of weights, one bit each; 0: the weight string is one piece */
   const void *charset;
+  uint64_t fingerprint; /* of the collation's weights, for columns of keys; else 0 */
+  uint32_t flags;
+  uint32_t reserved;
 } sluice_column;
 
 typedef struct sluice_key_part
@@ -132,8 +139,8 @@ typedef struct sluice_host
   void (*wait_begin)(uint64_t session);
   void (*wait_end)(uint64_t session);
   int32_t (*killed)(uint64_t session);
-  size_t (*weights)(const void *charset, uint8_t *to, size_t room, const uint8_t *from,
-                    size_t length);
+  size_t (*weights)(const void *charset, uint32_t levels, uint8_t *to, size_t room,
+                    const uint8_t *from, size_t length);
   size_t (*prefix)(const void *charset, const uint8_t *from, size_t length, size_t chars);
 } sluice_host;
 
@@ -185,7 +192,11 @@ int32_t sluice_status_text(sluice_print print, void *context);
 int32_t sluice_interrupt(uint64_t session);
 
 /* Tables by name "database/table" */
-int32_t sluice_create_table(const char *name, const sluice_table *table, uint64_t autoinc_start);
+/* compression: method as in sluice_config, level in the second byte, or SLUICE_COMPRESSION_DEFAULT */
+int32_t sluice_create_table(const char *name, const sluice_table *table, uint64_t autoinc_start,
+                            uint32_t compression, uint32_t flags);
+/* What sessions of an earlier process left behind. */
+int32_t sluice_drop_temporary_tables(void);
 int32_t sluice_drop_table(const char *name);
 int32_t sluice_rename_table(const char *from, const char *to);
 int32_t sluice_truncate_table(const char *name);
@@ -204,6 +215,8 @@ int32_t sluice_commit(sluice_session *session, int32_t binlog_decides);
 int32_t sluice_rollback(sluice_session *session);
 int32_t sluice_savepoint_set(sluice_session *session, void *to);
 int32_t sluice_savepoint_rollback(sluice_session *session, const void *from);
+/* 1: the transaction holds no lock of rows or ranges */
+int32_t sluice_holds_no_locks(const sluice_session *session);
 size_t sluice_recover(sluice_xid *to, size_t room);
 int32_t sluice_commit_xid(const sluice_xid *xid);
 int32_t sluice_rollback_xid(const sluice_xid *xid);
@@ -213,7 +226,11 @@ int32_t sluice_open(const char *name, const sluice_table *table, sluice_handler 
 int32_t sluice_close(sluice_handler *handler);
 int32_t sluice_lock(sluice_handler *handler, uint32_t lock, uint32_t wait);
 int32_t sluice_set_replace(sluice_handler *handler, uint32_t on);
+/* The statement is over: back to plain reads of whole rows. */
+int32_t sluice_reset(sluice_handler *handler);
 int32_t sluice_set_keyread(sluice_handler *handler, uint32_t on);
+/* The columns that reads must give, a bit each; null: all. */
+int32_t sluice_set_columns(sluice_handler *handler, const uint8_t *bits, size_t bytes);
 int32_t sluice_insert(sluice_handler *handler, sluice_session *session, const uint8_t *record);
 int32_t sluice_update(sluice_handler *handler, sluice_session *session, const uint8_t *before,
                       const uint8_t *after);
