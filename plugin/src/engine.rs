@@ -83,6 +83,17 @@ pub fn session_closed(id: u64) {
     sessions.get_or_insert_default().remove(&id);
 }
 
+/// The text of an error for the user; damage is named and goes to the error log as well.
+pub fn describe(error: &Error) -> String {
+    match ENGINE.get() {
+        Some(engine) => {
+            engine.report_damage(error);
+            engine.describe_damage(error)
+        }
+        None => error.to_string(),
+    }
+}
+
 pub fn log_error(text: &str) {
     db::Host::log(&Host, Level::Error, text);
 }

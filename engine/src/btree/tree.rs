@@ -201,7 +201,8 @@ impl Tree {
 
     #[cold]
     pub(super) fn corrupt(&self, what: &str, page: PageId) -> Error {
-        Error::corrupt(format!("tree {}: {what}", self.id), format!("page {page}"))
+        let place = self.env.pool.store().place_of(page);
+        Error::corrupt(format!("page {page} of tree {}: {what}", self.id), place).of_page(page)
     }
 }
 

@@ -1,5 +1,6 @@
 //! Fetching pages: hit, miss, creation, removal.
 
+use super::bad::BadPages;
 use super::frame::{new_page_buf, Body, Meta, PageBuf, ReadGuard, WriteGuard, CLEAN};
 use super::table::{Shard, Slot, Table, SHARDS};
 use crate::base::{Error, Lsn, PageId, Result, TreeId, PAGE_BYTES};
@@ -70,6 +71,7 @@ pub struct Pool {
     pub(super) caught_up: Condvar,
     compression: RwLock<HashMap<TreeId, Compression>>,
     check: OnceLock<PageCheck>,
+    pub(super) bad: BadPages,
 }
 
 enum Found<G> {
@@ -94,6 +96,7 @@ impl Pool {
             caught_up: Condvar::new(),
             compression: RwLock::default(),
             check: OnceLock::new(),
+            bad: BadPages::default(),
         })
     }
 
@@ -158,6 +161,7 @@ impl Pool {
     /// that a checkpoint either has the page forgotten or replays the record that frees it.
     pub fn free(&self, page: PageId) {
         self.remove(page, || self.store.free(page));
+        self.bad.remove(page);
     }
 
     fn remove(&self, page: PageId, forget: impl FnOnce()) {
@@ -305,20 +309,22 @@ impl Pool {
 
     fn fill(&self, guard: &mut WriteGuard, may_create: bool) -> Result<()> {
         let page = guard.page();
+        self.check_not_bad(page)?;
         let bytes = &mut guard.0.bytes[..];
         let Some(info) = self.store.read(page, bytes)? else {
             if may_create {
                 bytes.fill(0);
                 return Ok(());
             }
-            return Err(Error::corrupt("page is not in the store", page.to_string()));
+            let what = format!("page {page} is not in the page map");
+            return Err(Error::corrupt(what, self.store.place_of(page)).of_page(page));
         };
         if page_id_of(bytes) != page {
-            let what = format!("page {} in place of another", page_id_of(bytes));
-            return Err(Error::corrupt(what, page.to_string()));
+            let what = format!("page {} in place of page {page}", page_id_of(bytes));
+            return Err(Error::corrupt(what, self.store.place_of(page)).of_page(page));
         }
         if let Some(check) = self.check.get() {
-            check(bytes)?;
+            check(bytes).map_err(|error| self.at_place_of(page, error))?;
         }
         guard.set_tree(info.tree);
         Ok(())

@@ -99,6 +99,7 @@ impl Engine {
         for table in self.tables.read().values() {
             note.counters.push((table.id(), table.autoinc_peek()));
         }
+        note.bad_pages = self.pool.given_up();
         self.flush_log()?;
         note.durable = self.wal.durable();
         Ok(note)

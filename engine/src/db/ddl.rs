@@ -174,6 +174,7 @@ impl Engine {
             return Ok(());
         }
         ids.iter().for_each(|&id| self.ctx.trees.remove(id));
+        ids.iter().for_each(|&id| self.pool.forget_given_up(id));
         let mut payload = Vec::with_capacity(4 + ids.len() * 3);
         put_varint(&mut payload, ids.len() as u64);
         ids.iter().for_each(|id| put_varint(&mut payload, u64::from(id.0)));
@@ -191,13 +192,5 @@ impl Engine {
             self.dropped_trees.lock().retain(|&other| other != id);
         }
         !self.dropped_trees.lock().is_empty()
-    }
-
-    /// Every fault found in the table's trees; empty when it is sound.
-    pub fn check_table(&self, name: &str) -> Result<Vec<String>> {
-        match self.table(name)? {
-            Some(table) => Ok(table.check_trees()),
-            None => Err(Error::NotFound),
-        }
     }
 }

@@ -14,7 +14,7 @@ use crate::os::Os;
 use crate::store::Store;
 use crate::txn::{Context, Open, Owner, Session, Sweep};
 use crate::wal::Wal;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicU8, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
@@ -78,6 +78,8 @@ pub struct Engine {
     pub(crate) room: Room,
     checkpoint_done: Mutex<()>,
     room_made: Condvar,
+    /// What the error log was told already.
+    pub(crate) reported_damage: Mutex<HashSet<String>>,
     pub(crate) threads: Mutex<Vec<JoinHandle<()>>>,
     pub(crate) _lock: Box<dyn Send + Sync>,
 }
@@ -137,6 +139,7 @@ impl Engine {
             room: Room::default(),
             checkpoint_done: Mutex::new(()),
             room_made: Condvar::new(),
+            reported_damage: Mutex::default(),
             threads: Mutex::default(),
             _lock: parts.lock,
         })

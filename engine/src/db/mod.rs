@@ -18,10 +18,15 @@
 
 mod analysis;
 mod background;
+mod check;
 mod checkpoint;
 mod config;
+mod damage;
+#[cfg(test)]
+mod damage_tests;
 mod ddl;
 mod engine;
+pub mod inspect;
 mod long;
 mod note;
 mod open;
@@ -40,6 +45,7 @@ mod trx;
 
 pub use crate::btree::Direction;
 pub use crate::txn::{Isolation, ReadMode, Savepoint, WaitPolicy};
+pub use check::{CheckDepth, RowKeyOf, TableReport};
 pub use config::{Compression, Config, FlushAtCommit, Host, Level, NoHost};
 pub use engine::Engine;
 pub use open::Geometry;

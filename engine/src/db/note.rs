@@ -2,7 +2,7 @@
 //! which ids come next, and every transaction that is not simply committed.
 
 use crate::base::codec::{put_bytes, put_u8, put_varint, Reader};
-use crate::base::{Lsn, PageId, Result, TxnId};
+use crate::base::{Lsn, PageId, Result, TreeId, TxnId};
 
 const FORMAT: u8 = 2;
 
@@ -50,6 +50,8 @@ pub struct CheckpointNote {
     pub moved_to: Lsn,
     /// (table id, next AUTO_INCREMENT value)
     pub counters: Vec<(u64, u64)>,
+    /// Pages that were given up, with their trees (rules S8).
+    pub bad_pages: Vec<(PageId, TreeId)>,
 }
 
 impl CheckpointNote {
@@ -87,6 +89,11 @@ impl CheckpointNote {
         }
         put_varint(&mut out, self.old_versions_root.0);
         put_varint(&mut out, self.moved_to.0);
+        put_varint(&mut out, self.bad_pages.len() as u64);
+        for (page, tree) in &self.bad_pages {
+            put_varint(&mut out, page.0);
+            put_varint(&mut out, u64::from(tree.0));
+        }
         out
     }
 
@@ -119,6 +126,11 @@ impl CheckpointNote {
         }
         note.old_versions_root = PageId(r.varint()?);
         note.moved_to = Lsn(r.varint()?);
+        for _ in 0..r.varint()? {
+            let page = PageId(r.varint()?);
+            let tree = u32::try_from(r.varint()?).map_err(|_| r.fail("tree id"))?;
+            note.bad_pages.push((page, TreeId(tree)));
+        }
         r.finish()?;
         Ok(note)
     }
@@ -176,6 +188,7 @@ mod tests {
             counters: vec![(1, 100)],
             old_versions_root: PageId(2),
             moved_to: Lsn(7),
+            bad_pages: vec![(PageId(70), TreeId(16))],
         };
         let bytes = note.encode();
         assert_eq!(CheckpointNote::decode(&bytes).unwrap(), note);

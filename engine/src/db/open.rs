@@ -4,7 +4,7 @@ use super::analysis::{Analysis, Outcome, Trace};
 use super::config::{Config, Host, Level};
 use super::engine::{CheckpointState, Engine, Parts};
 use super::note::CheckpointNote;
-use super::redo::Redo;
+use super::redo::{catalog_damaged, GivenUp, Redo};
 use super::table::{Counters, Table};
 use crate::base::{Csn, EntryHeader, Error, Lsn, PageId, Result, TreeId, TxnId, BLOCK_BYTES};
 use crate::btree::{Env, Tree};
@@ -26,6 +26,8 @@ const LOG_CACHE_BYTES: u64 = 32 << 20;
 const STORE_SEGMENT_BYTES: u64 = 8 << 20;
 const FIRST_TXN: TxnId = TxnId(1);
 const LOCK_FILE: &str = "lock";
+/// The next hidden key of a table whose last one cannot be read.
+const HIDDEN_KEY_FALLBACK: u64 = 1 << 62;
 
 /// Sizes that tests shrink.
 #[derive(Clone, Copy, Debug)]
@@ -113,6 +115,15 @@ struct Rooms {
     store: Arc<Store>,
     pool: Arc<Pool>,
     env: Arc<Env>,
+}
+
+impl Rooms {
+    /// Pages that an earlier life gave up stay so.
+    fn give_up(&self, analysis: &Analysis) {
+        for (&page, &tree) in &analysis.bad_pages {
+            self.pool.give_up(page, tree);
+        }
+    }
 }
 
 impl Opening {
@@ -207,7 +218,7 @@ impl Opening {
         let catalog = Catalog::new(ctx.trees.add(catalog_tree));
         let old_versions_root = old_versions.root();
         ctx.old.open(ctx.trees.add(old_versions), start.checkpoint.moved_to);
-        Engine::new(Parts {
+        let engine = Engine::new(Parts {
             config: self.config,
             host: self.host,
             os: self.os,
@@ -223,7 +234,9 @@ impl Opening {
             next_table: start.next_table,
             checkpoint: start.checkpoint,
             lock: self.lock,
-        })
+        });
+        engine.watch_damage();
+        engine
     }
 
     fn connect(&self, wal: Arc<Wal>, store: Arc<Store>, next_page: PageId) -> Rooms {
@@ -249,6 +262,7 @@ impl Opening {
             old: OldVersions::default(),
             to_revert: Default::default(),
             report_wait: Box::new(move |waiter, holder| host.lock_wait(waiter, holder)),
+            put_aside: Default::default(),
         })
     }
 
@@ -263,7 +277,8 @@ impl Opening {
         })?;
         let next_page = analysis.next_page.max(store.max_page().0 + 1);
         let rooms = self.connect(wal, store, PageId(next_page));
-        let applied = self.redo(&rooms, &note, &analysis)?;
+        rooms.give_up(&analysis);
+        let (applied, damage) = self.redo(&rooms, &note, &analysis)?;
         let ctx = self.restore_transactions(&rooms, &note, &analysis);
         let catalog_tree = Tree::open(Arc::clone(&rooms.env), CATALOG_TREE, note.catalog_root);
         let old_root = note.old_versions_root;
@@ -275,6 +290,8 @@ impl Opening {
         let engine = self.assemble(rooms, ctx, (catalog_tree, old_versions), start);
         engine.keep_recovered_prepared();
         engine.load_tables(&analysis)?;
+        engine.record_redo_damage(&damage)?;
+        engine.report_given_up();
         let ms = (engine.os.now_ns() - begin_ns) / 1_000_000;
         engine.host.log(
             Level::Note,
@@ -287,15 +304,20 @@ impl Opening {
         Ok(engine)
     }
 
-    fn redo(&self, rooms: &Rooms, note: &CheckpointNote, analysis: &Analysis) -> Result<u64> {
+    fn redo(
+        &self,
+        rooms: &Rooms,
+        note: &CheckpointNote,
+        analysis: &Analysis,
+    ) -> Result<(u64, Vec<GivenUp>)> {
         let end = rooms.wal.end();
-        let mut redo = Redo { pool: &rooms.pool, analysis, applied: 0 };
+        let mut redo = Redo { pool: &rooms.pool, analysis, applied: 0, damage: Vec::new() };
         rooms.wal.scan(note.redo_from, end, &mut |lsn, record| redo.visit(lsn, record))?;
-        let applied = redo.applied;
+        let Redo { applied, damage, .. } = redo;
         for &page in &analysis.freed_pages {
             rooms.pool.free(page);
         }
-        Ok(applied)
+        Ok((applied, damage))
     }
 
     /// Everybody without an outcome is rolled back; prepared ones wait for their coordinator.
@@ -375,7 +397,11 @@ impl Engine {
         let counters = &analysis.counters;
         let mut tables = HashMap::new();
         let mut newest_table = 0;
-        for (name, def) in self.catalog.load(&mut session)? {
+        let load = self.catalog.load(&mut session).map_err(|error| match error {
+            Error::Corrupt { .. } => catalog_damaged(&error),
+            other => other,
+        });
+        for (name, def) in load? {
             newest_table = newest_table.max(def.id);
             let autoinc = counters.get(&def.id).copied().unwrap_or(0).max(def.autoinc_start);
             let table = self.open_table(&name, def, autoinc)?;
@@ -395,7 +421,16 @@ impl Engine {
             self.ctx.trees.add(tree);
         }
         self.table_from_def(name, def, Csn(0), |gate| {
-            Ok(Counters::new(autoinc, last_hidden_key(gate)? + 1))
+            let last = last_hidden_key(gate);
+            if let Err(error) = &last {
+                self.report_damage(error);
+            }
+            match last {
+                Ok(last) => Ok(Counters::new(autoinc, last + 1)),
+                // Rows without a key go on above all that was ever given.
+                Err(Error::Corrupt { .. }) => Ok(Counters::new(autoinc, HIDDEN_KEY_FALLBACK)),
+                Err(error) => Err(error),
+            }
         })
     }
 

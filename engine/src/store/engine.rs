@@ -53,7 +53,7 @@ pub(super) fn superblock_path(dir: &Path) -> PathBuf {
     dir.join("superblock")
 }
 
-fn pages_path(dir: &Path) -> PathBuf {
+pub(super) fn pages_path(dir: &Path) -> PathBuf {
     dir.join("pages")
 }
 
@@ -201,6 +201,7 @@ impl Store {
             format!("page {page} of tree {}: {why}", entry.tree()),
             format!("{file} offset {} length {}", entry.place(), entry.record_bytes()),
         )
+        .of_page(page)
     }
 
     /// Writes pages. When this returns `Ok`, reads see them; they are durable after the next

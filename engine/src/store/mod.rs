@@ -34,6 +34,7 @@ mod checkpoint;
 mod engine;
 mod epoch;
 mod gc;
+mod inspect;
 mod map;
 mod mapfile;
 mod pages;
@@ -47,6 +48,7 @@ mod superblock;
 mod tests;
 
 pub use engine::{PageInfo, Store};
+pub use inspect::{file_names, PagePlace, StoreFiles, StoreHeader};
 pub use map::PAGE_ID_MAX;
 pub use stats::StoreStats;
 

@@ -129,6 +129,35 @@ impl Context {
         fault.map_or(Ok(()), Err)
     }
 
+    /// As [`Context::revert_record`], for the background: nobody waits for an answer, so work that
+    /// a damaged page stops is put aside, and a transaction whose chain is damaged does not keep
+    /// those behind it waiting.
+    fn revert_behind(&self, txn: TxnId, lsn: Lsn) -> Result<Step> {
+        let reverted = self.revert_record(txn, lsn);
+        if !matches!(reverted, Err(Error::Corrupt { .. })) {
+            return reverted;
+        }
+        match self.version_record(lsn) {
+            Ok(record) => {
+                let step = Step { previous: record.previous_lsn, reverted: None };
+                self.unless_put_aside(Some(record.tree), reverted, step)
+            }
+            Err(error) => {
+                self.to_revert.lock().rotate_left(1);
+                Err(error)
+            }
+        }
+    }
+
+    /// `instead`, if `done` failed at damage and its work was put aside.
+    fn unless_put_aside<T>(&self, tree: Option<TreeId>, done: Result<T>, instead: T) -> Result<T> {
+        let aside = |error: &Error| self.put_aside.get().is_some_and(|put| put(tree, error));
+        match done {
+            Err(error) if matches!(error, Error::Corrupt { .. }) && aside(&error) => Ok(instead),
+            other => other,
+        }
+    }
+
     /// Reverts up to `budget` records of rolled back transactions. Answers whether work is left.
     pub fn revert_step(&self, budget: usize) -> Result<bool> {
         let mut left = budget;
@@ -136,7 +165,7 @@ impl Context {
             let Some(open) = self.to_revert.lock().front().cloned() else { return Ok(false) };
             let mut lsn = open.last_lsn();
             while left > 0 && lsn != Lsn::ZERO {
-                let step = self.revert_record(open.id, lsn)?;
+                let step = self.revert_behind(open.id, lsn)?;
                 lsn = step.previous;
                 open.begin_record(self.wal.end());
                 open.end_record(lsn);
@@ -159,7 +188,9 @@ impl Context {
         while left > 0 {
             let oldest = self.table.oldest_snapshot_csn();
             let Some(item) = self.registry.peek_purge(oldest) else { return Ok(false) };
-            left = left.saturating_sub(self.purge_transaction(item)?.max(1));
+            // Where the log cannot be read, delete marks stay: they take room, no more.
+            let purged = self.unless_put_aside(None, self.purge_transaction(item), 1)?;
+            left = left.saturating_sub(purged.max(1));
             self.registry.pop_purge(item.txn);
         }
         Ok(true)
@@ -189,6 +220,7 @@ impl Context {
     pub(super) fn purge_mark(&self, tree: TreeId, key: &[u8], stands: (TxnId, Lsn)) -> Result<()> {
         let Some(gate) = self.trees.get(tree) else { return Ok(()) };
         let Some(_inside) = gate.enter() else { return Ok(()) };
-        self.replace_if(&gate, key, stands, None)
+        let done = self.replace_if(&gate, key, stands, None);
+        self.unless_put_aside(Some(tree), done, ())
     }
 }

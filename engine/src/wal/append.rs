@@ -51,7 +51,10 @@ impl Wal {
         let segment_bytes = options.segment_bytes;
         let path = segment_path(&options.dir, 0);
         let file = create_segment(&*os, &path, 0, segment_bytes)?;
-        let control = Control { segment_bytes, incarnation: 1, start: STREAM_START };
+        // The upper half tells this log from all others, the lower one counts openings.
+        let identity = os.entropy() >> 1 & !u64::from(u32::MAX);
+        let incarnation = identity | 1;
+        let control = Control { segment_bytes, incarnation, start: STREAM_START };
         create_control(&*os, &options.dir, &control)?;
         let segments =
             Segments::new(Arc::clone(&os), options.dir.clone(), segment_bytes, 0, [file].into());
