@@ -173,7 +173,7 @@ pub fn restart(bench: &mut Bench, target: usize, mib: u64) -> Fields {
     let begun = Instant::now();
     client.execute(&format!(
         "INSERT INTO sluice_restart.big SELECT seq, RPAD(MD5(seq), 244, SHA1(seq)) FROM \
-         seq_1_to_{rows}"
+         sluice_restart.seq_1_to_{rows}"
     ))?;
     let transaction_s = begun.elapsed().as_secs_f64();
     let pid = server.pid.ok_or("the server's process is not known")?;
