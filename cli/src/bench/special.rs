@@ -16,6 +16,7 @@ const BIG_ROW_BYTES: u64 = 256;
 /// A transaction of gigabytes takes its time.
 const BIG_LIMIT: Duration = Duration::from_secs(4 * 3600);
 const CATCH_UP_LIMIT: Duration = Duration::from_secs(600);
+const DEATH_LIMIT: Duration = Duration::from_secs(120);
 const REPLICA_THREADS: u32 = 16;
 
 fn interrupted() -> String {
@@ -157,6 +158,20 @@ fn caught_up(primary: &Target, replica: &Target) -> Result<()> {
     Err(format!("the replica did not catch up in {} s", CATCH_UP_LIMIT.as_secs()))
 }
 
+/// A killed process keeps its files, and the lock of its directory, until it is gone or a zombie.
+fn wait_for_death(pid: u32) -> Result<()> {
+    let begun = Instant::now();
+    while begun.elapsed() < DEATH_LIMIT {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next());
+        if matches!(state, None | Some('Z' | 'X')) {
+            return Ok(());
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Err(format!("the killed server, pid {pid}, is still there"))
+}
+
 /// One transaction of `mib` MiB, kill -9 right after its commit, and the time until the server
 /// answers again.
 pub fn restart(bench: &mut Bench, target: usize, mib: u64) -> Fields {
@@ -181,9 +196,7 @@ pub fn restart(bench: &mut Bench, target: usize, mib: u64) -> Fields {
     if !killed.is_ok_and(|status| status.success()) {
         return Err(format!("cannot kill the server, pid {pid}"));
     }
-    while std::path::Path::new(&format!("/proc/{pid}/fd/0")).exists() {
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    wait_for_death(pid)?;
     let restart_s = server.start(threads)?;
     let mut client = Client::connect_with_limit(&server.dsn, BIG_LIMIT)?;
     let found = client.value("SELECT COUNT(*) AS n FROM sluice_restart.big")?.unwrap_or_default();
