@@ -16,12 +16,10 @@ mod start;
 mod status;
 mod stop;
 
+use crate::Result;
 use clap::{Args, Subcommand};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-
-/// An error is the one line that the user reads.
-type Result<T> = std::result::Result<T, String>;
 
 #[derive(Subcommand)]
 pub enum ServerCommand {
@@ -81,4 +79,9 @@ pub fn run(command: ServerCommand) -> Result<ExitCode> {
         ServerCommand::Stop(args) => stop::stop(&args).map(|()| ExitCode::SUCCESS),
         ServerCommand::Status(args) => status::status(&args),
     }
+}
+
+/// Where a private server finds its plugins.
+pub fn plugin_dir(prefix: Option<&Path>) -> Result<PathBuf> {
+    prefix::Prefix::find(prefix).map(|prefix| prefix.plugin_dir())
 }

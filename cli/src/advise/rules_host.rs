@@ -1,0 +1,53 @@
+//! Rules about file system and device: W19, W20.
+
+use super::facts::Facts;
+use super::Severity::{Note, Warning};
+use super::{Advice, Rule};
+
+pub const RULES: [Rule; 2] = [w19, w20];
+
+const YEARS_ENOUGH: f64 = 5.0;
+
+fn w19(facts: &Facts) -> Option<Advice> {
+    let mut found = Vec::new();
+    if let Some(mount) = &facts.mount {
+        let options: Vec<&str> = mount.options.split(',').collect();
+        if options.contains(&"data=journal") {
+            found.push("data=journal writes everything twice".to_string());
+        }
+        if matches!(mount.kind.as_str(), "nfs" | "nfs4" | "cifs" | "overlay") {
+            found.push(format!("the data is on {}", mount.kind));
+        }
+        if options.contains(&"nobarrier") || options.contains(&"barrier=0") {
+            found.push("barriers are off: a power cut can lose what was flushed".to_string());
+        }
+    }
+    if let Some((free, all)) = facts.space.filter(|(_, all)| *all > 0) {
+        let share = free as f64 / all as f64;
+        if share < 0.1 {
+            found.push(format!("{:.0} % of the file system are free, which makes drives slow and stops the server when none are left", share * 100.0));
+        }
+    }
+    if facts.probe.as_ref().is_some_and(|p| !p.direct_io) {
+        found.push("the file system takes no direct I/O".to_string());
+    }
+    (!found.is_empty()).then(|| {
+        Advice::new("W19", Warning, 0.3, "The file system works against the database")
+            .because(found.join("; "))
+            .expect("fewer bytes and steadier latency")
+            .change("ext4 or XFS on a local device, default journal mode, at least 15 % free")
+            .dynamic(false)
+    })
+}
+
+fn w20(facts: &Facts) -> Option<Advice> {
+    let endurance = facts.endurance_bytes?;
+    let per_day = facts.device?.written_bytes as f64 / facts.seconds.max(0.001) * 86_400.0;
+    let years = endurance / per_day.max(1.0) / 365.0;
+    (years < YEARS_ENOUGH).then(|| {
+        Advice::new("W20", if years < 1.0 { Warning } else { Note }, 0.3, "The drive wears out early")
+            .because(format!("{:.1} GB a day at the pace of this sample; {:.1} TB last {years:.1} years", per_day / 1e9, endurance / 1e12))
+            .expect("a life longer by the share of bytes saved, if this sample is typical")
+            .change("write less: see the advice on redo, doublewrite and compression; sluice writes shows the causes")
+    })
+}

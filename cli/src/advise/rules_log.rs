@@ -1,0 +1,179 @@
+//! Rules about logs and commits: W01, W02, W09 to W12.
+
+use super::facts::Facts;
+use super::Severity::{Critical, Note, Warning};
+use super::{Advice, Rule};
+use crate::host;
+
+pub const RULES: [Rule; 7] = [w01, w02, w09, w10, w11, w12, one_flush];
+
+const MIB: f64 = 1048576.0;
+const GIB: f64 = 1024.0 * MIB;
+const REDO_MOST: f64 = 512.0 * GIB;
+
+/// The next power of two MiB.
+pub fn rounded_mib(bytes: f64) -> f64 {
+    ((bytes / MIB).max(1.0).log2().ceil()).exp2() * MIB
+}
+
+fn w01(facts: &Facts) -> Option<Advice> {
+    let capacity = facts.redo_capacity();
+    let hour = facts.rate("innodb_os_log_written") * 3600.0;
+    let age = facts.after.count("innodb_checkpoint_age");
+    let age_share = age / facts.after.number("innodb_checkpoint_max_age").unwrap_or(f64::INFINITY);
+    if capacity <= 0.0 || (hour <= capacity && age_share < 0.75) {
+        return None;
+    }
+    let wanted = rounded_mib(hour.max(capacity * 1.01)).min(REDO_MOST);
+    let (severity, gain) = if age_share >= 0.8 { (Critical, 0.8) } else { (Warning, 0.4) };
+    let name = match facts.variables.has("innodb_redo_log_capacity") {
+        true => "innodb_redo_log_capacity",
+        false => "innodb_log_file_size",
+    };
+    let dynamic = match facts.is_mariadb() {
+        true => facts.version() >= (10, 9, 0),
+        false => name == "innodb_redo_log_capacity",
+    };
+    let advice = Advice::new("W01", severity, gain, "The redo log is too small")
+        .because(format!(
+            "{:.1} MiB of redo in {:.0} s are {:.2} GiB an hour; the log holds {:.2} GiB; checkpoint \
+             age {:.0} % of its limit",
+            facts.delta("innodb_os_log_written") / MIB,
+            facts.seconds,
+            hour / GIB,
+            capacity / GIB,
+            age_share * 100.0
+        ))
+        .expect(
+            "fewer checkpoints, so fewer page writes, if this sample is typical of the peak; \
+             recovery after a crash reads more log",
+        )
+        .dynamic(dynamic);
+    Some(match dynamic {
+        true => advice.change(format!("SET GLOBAL {name} = {wanted:.0};")),
+        false => advice.change(format!("{name} = {wanted:.0} in the configuration, then restart")),
+    })
+}
+
+fn w02(facts: &Facts) -> Option<Advice> {
+    let waits = facts.rate("innodb_log_waits");
+    let size = facts.variable("innodb_log_buffer_size");
+    (waits > 0.0).then(|| {
+        Advice::new("W02", Warning, 0.3, "Sessions wait for room in the log buffer")
+            .because(format!("{waits:.2} waits a second with a buffer of {:.0} MiB", size / MIB))
+            .expect("these waits end, if transactions larger than the buffer cause them")
+            .change(format!("innodb_log_buffer_size = {:.0}", (size * 2.0).max(16.0 * MIB)))
+            .dynamic(!facts.is_mariadb() && facts.version().0 >= 8)
+    })
+}
+
+fn is_durable(facts: &Facts) -> bool {
+    facts.variable("innodb_flush_log_at_trx_commit") == 1.0
+        && (!facts.binlog() || facts.variable("sync_binlog") == 1.0)
+}
+
+fn w09(facts: &Facts) -> Option<Advice> {
+    let measured = facts.probe.as_ref().and_then(|p| host::quantile(&p.flush_4k_us, 0.99));
+    let p99_us = measured.or(facts.log_sync_s.map(|s| s * 1e6))?;
+    if p99_us <= 500.0 || !is_durable(facts) || facts.commits_per_s() < 1.0 {
+        return None;
+    }
+    let source = match measured {
+        Some(_) => "measured on the storage (99th percentile)",
+        None => "mean of the log file in performance_schema",
+    };
+    let flushes = if facts.binlog() { 2 } else { 1 };
+    Some(
+        Advice::new("W09", Warning, 0.6, "Flushes of the disk are slow, and commits wait for them")
+            .because(format!(
+                "{p99_us:.0} us a flush, {source}; {:.0} commits a second, each waits for {flushes}",
+                facts.commits_per_s()
+            ))
+            .expect("storage with power-loss protection answers flushes in 20 to 100 us")
+            .change("a drive with power-loss protection (capacitors)")
+            .change("more sessions per group: binlog_commit_wait_count and binlog_commit_wait_usec (MariaDB) trade latency for fewer flushes and keep every commit durable"),
+    )
+}
+
+fn w10(facts: &Facts) -> Option<Advice> {
+    let flush = facts.variables.number("innodb_flush_log_at_trx_commit")?;
+    let sync = facts.variable("sync_binlog");
+    let binlog_unsafe = facts.binlog() && sync != 1.0;
+    if flush == 1.0 && !binlog_unsafe {
+        return None;
+    }
+    let mut lost = Vec::new();
+    match flush as i64 {
+        1 => {}
+        2 => lost.push("a power cut loses up to the last second of commits".to_string()),
+        _ => lost.push("a crash of the server loses up to the last second of commits".to_string()),
+    }
+    if binlog_unsafe {
+        let amount = match sync as i64 {
+            0 => "what the operating system had not written (up to 30 s by default)".to_string(),
+            n => format!("up to {n} groups of commits"),
+        };
+        lost.push(format!("a power cut loses from the binlog {amount}; replicas may then differ"));
+    }
+    Some(
+        Advice::new("W10", Warning, 0.1, "Commits are not durable")
+            .because(format!(
+                "innodb_flush_log_at_trx_commit = {flush}, sync_binlog = {sync}, binlog {}",
+                if facts.binlog() { "on" } else { "off" }
+            ))
+            .expect("no speed: this is what the present speed costs")
+            .change("SET GLOBAL innodb_flush_log_at_trx_commit = 1; SET GLOBAL sync_binlog = 1; -- if the loss below is not acceptable; commits then wait for the disk")
+            .dynamic(true)
+            .risk(&lost.join("; ")),
+    )
+}
+
+fn w11(facts: &Facts) -> Option<Advice> {
+    let groups = facts.delta("binlog_group_commits");
+    let per_group = facts.delta("binlog_commits") / groups.max(1.0);
+    let running = facts.after.count("threads_running");
+    (groups >= 10.0 && per_group < 1.2 && running >= 16.0).then(|| {
+        Advice::new("W11", Warning, 0.5, "Commits hardly share flushes")
+            .because(format!("{per_group:.2} commits a group with {running:.0} running threads"))
+            .expect("fewer flushes per commit, if the writers are independent of each other")
+            .change("SET GLOBAL binlog_commit_wait_count = 4; SET GLOBAL binlog_commit_wait_usec = 500;")
+            .dynamic(true)
+            .risk("each commit may wait up to binlog_commit_wait_usec longer; nothing is lost")
+    })
+}
+
+fn w12(facts: &Facts) -> Option<Advice> {
+    let (uses, spills) = match facts.delta("binlog_cache_use") {
+        uses if uses >= 100.0 => (uses, facts.delta("binlog_cache_disk_use")),
+        _ => (facts.after.count("binlog_cache_use"), facts.after.count("binlog_cache_disk_use")),
+    };
+    let size = facts.variable("binlog_cache_size");
+    (uses >= 20.0 && spills / uses > 0.05).then(|| {
+        let freeze = facts.is_mariadb() && facts.version() < (11, 7, 0);
+        let advice = Advice::new("W12", Warning, 0.2, "Transactions spill from the binlog cache to disk")
+            .because(format!("{spills:.0} of {uses:.0} transactions, cache of {:.0} KiB", size / 1024.0))
+            .expect("their events are written once instead of twice")
+            .change(format!("SET GLOBAL binlog_cache_size = {:.0};", rounded_mib(size * 8.0).min(16.0 * MIB)))
+            .dynamic(true)
+            .risk("memory for each session that writes");
+        match freeze {
+            true => advice.change("split transactions of more than 128 MB: before 11.7 a commit of one stops all others while it is copied into the binlog"),
+            false => advice,
+        }
+    })
+}
+
+/// W09 as well: what one flush instead of two is worth, where flushes are fast enough already.
+fn one_flush(facts: &Facts) -> Option<Advice> {
+    let fast = w09(facts).is_none();
+    (fast && facts.binlog() && is_durable(facts) && facts.commits_per_s() >= 100.0).then(|| {
+        let groups = facts.delta("binlog_commits") / facts.delta("binlog_group_commits").max(1.0);
+        Advice::new("W09", Note, 0.3, "Every group of commits waits for two flushes")
+            .because(format!(
+                "binlog and log are both flushed at commit; {:.0} commits a second, {groups:.1} a group",
+                facts.commits_per_s()
+            ))
+            .expect("an engine that needs one flush was worth 1.4 to 1.8 times the TPS of single-row updates where this was imitated (docs/advise.md), if flushes and not the processor are the limit")
+            .change("nothing on this server by itself")
+    })
+}

@@ -1,0 +1,242 @@
+//! Each system's own evaluation (docs/bench.md says which), scaled to this machine by default.
+
+use super::plan::{Plan, STOCK_ROW_BYTES};
+use super::target::TargetSpec;
+use crate::{host, Result};
+
+pub const NAMES: [&str; 5] =
+    ["optimized-writes", "enhanced-binlog", "binlog-in-redo", "write-amplification", "tuning"];
+
+pub fn plan(preset: Option<&str>, published: bool) -> Result<Plan> {
+    let base = base();
+    let plan = match preset {
+        None => base,
+        Some("optimized-writes") => optimized_writes(base, published),
+        Some("enhanced-binlog") => enhanced_binlog(base, published),
+        Some("binlog-in-redo") => binlog_in_redo(base, published),
+        Some("write-amplification") => write_amplification(base, published),
+        Some("tuning") => tuning(base, published),
+        Some(other) => {
+            return Err(format!("no preset '{other}'; there are {}", NAMES.join(", ")));
+        }
+    };
+    Ok(Plan { preset: preset.unwrap_or("custom").to_string(), ..plan })
+}
+
+/// Small enough for two processors and a few GiB: minutes, not hours.
+fn base() -> Plan {
+    let memory_mib = host::memory_bytes().unwrap_or(4 << 30) >> 20;
+    Plan {
+        preset: String::new(),
+        targets: vec![arm("innodb", "InnoDB", &[]), arm("sluice", "Sluice", &[])],
+        workloads: vec!["oltp_write_only".to_string()],
+        threads: scaled_threads(&[1, 4, 16, 64]),
+        row_bytes: vec![STOCK_ROW_BYTES],
+        repetitions: 1,
+        seconds: 10,
+        warmup: 2,
+        tables: 4,
+        rows: 100_000,
+        // Up to six servers run at once.
+        pool_mib: (memory_mib / 32).clamp(64, 4096),
+        log_mib: (memory_mib / 16).clamp(64, 4096),
+        schema: String::new(),
+        restart_mib: Vec::new(),
+        step: None,
+        replica: false,
+        read_only_args: Vec::new(),
+    }
+}
+
+/// A processor of the machine stands for 32 threads: beyond, more threads only queue.
+fn scaled_threads(wanted: &[u32]) -> Vec<u32> {
+    let most = (host::processors() as u32 * 32).max(16);
+    let mut threads: Vec<u32> = wanted.iter().map(|n| (*n).min(most)).collect();
+    threads.dedup();
+    threads
+}
+
+fn arm(name: &str, engine: &str, options: &[&str]) -> TargetSpec {
+    TargetSpec::private(name, engine, options)
+}
+
+fn optimized_writes(base: Plan, published: bool) -> Plan {
+    let powers: Vec<u32> = (0..=10).map(|bit| 1 << bit).collect();
+    let mut targets = Vec::new();
+    for (suffix, binlog) in [("", None), ("-nobinlog", Some("skip_log_bin"))] {
+        let with =
+            |option: Option<&'static str>| option.into_iter().chain(binlog).collect::<Vec<&str>>();
+        let name = |arm: &str| format!("{arm}{suffix}");
+        targets.push(arm(&name("innodb"), "InnoDB", &with(None)));
+        targets.push(arm(&name("innodb-nodw"), "InnoDB", &with(Some("innodb_doublewrite=0"))));
+        targets.push(arm(&name("sluice"), "Sluice", &with(None)));
+        targets.push(arm(&name("myrocks"), "RocksDB", &with(None)));
+    }
+    let scaled = Plan {
+        targets,
+        threads: scaled_threads(&powers),
+        step: Some((1, scaled_threads(&[256])[0])),
+        replica: true,
+        // The data is several times the pool, so that pages are written all the time.
+        pool_mib: 64,
+        rows: 250_000,
+        seconds: 8,
+        ..base
+    };
+    if !published {
+        return scaled;
+    }
+    Plan {
+        threads: powers,
+        tables: 250,
+        rows: 33_000_000,
+        seconds: 1200,
+        step: Some((1, 256)),
+        pool_mib: large_pool_mib(),
+        ..scaled
+    }
+}
+
+fn enhanced_binlog(base: Plan, published: bool) -> Plan {
+    let published_threads = vec![25, 100, 1000, 4000];
+    let scaled = Plan {
+        targets: vec![
+            arm("innodb", "InnoDB", &[]),
+            arm("innodb-nobinlog", "InnoDB", &["skip_log_bin"]),
+            arm("sluice", "Sluice", &[]),
+            arm("sluice-nobinlog", "Sluice", &["skip_log_bin"]),
+        ],
+        threads: scaled_threads(&published_threads),
+        restart_mib: vec![64, 320],
+        ..base
+    };
+    if !published {
+        return scaled;
+    }
+    Plan {
+        threads: published_threads,
+        restart_mib: vec![1024, 5120],
+        repetitions: 10,
+        seconds: 60,
+        rows: 1_000_000,
+        pool_mib: large_pool_mib(),
+        ..scaled
+    }
+}
+
+fn binlog_in_redo(base: Plan, published: bool) -> Plan {
+    let scaled = Plan {
+        targets: vec![
+            arm("innodb", "InnoDB", &[]),
+            arm("sluice-off", "Sluice", &["loose_sluice_persist_binlog_to_redo=0"]),
+            arm("sluice-on", "Sluice", &["loose_sluice_persist_binlog_to_redo=1"]),
+        ],
+        workloads: ["oltp_update_non_index", "oltp_insert", "oltp_write_only"]
+            .map(String::from)
+            .to_vec(),
+        threads: scaled_threads(&[1, 8, 64]),
+        seconds: 8,
+        ..base
+    };
+    if !published {
+        return scaled;
+    }
+    Plan {
+        threads: vec![1, 2, 4, 8, 16, 32, 64, 128, 256, 512],
+        seconds: 60,
+        rows: 1_000_000,
+        pool_mib: large_pool_mib(),
+        ..scaled
+    }
+}
+
+fn write_amplification(base: Plan, published: bool) -> Plan {
+    let scaled = Plan {
+        targets: vec![
+            arm("innodb", "InnoDB", &[]),
+            arm("innodb-nodw", "InnoDB", &["innodb_doublewrite=0"]),
+            arm("sluice", "Sluice", &[]),
+            arm("sluice-zstd", "Sluice", &["loose_sluice_compression=zstd"]),
+            arm("myrocks", "RocksDB", &[]),
+        ],
+        workloads: ["rows_insert", "rows_update_non_index", "rows_update_index"]
+            .map(String::from)
+            .to_vec(),
+        threads: vec![24],
+        row_bytes: vec![188, 512],
+        tables: 2,
+        rows: 400_000,
+        pool_mib: 64,
+        seconds: 20,
+        warmup: 5,
+        ..base
+    };
+    if !published {
+        return scaled;
+    }
+    // 200 GB of data, a pool of 32 GB.
+    Plan { tables: 8, rows: 60_000_000, pool_mib: 32 * 1024, seconds: 1800, ..scaled }
+}
+
+fn tuning(base: Plan, published: bool) -> Plan {
+    // A log that is as small against the data as 128 MiB was against the published data.
+    let default = [
+        "innodb_io_capacity=200",
+        "innodb_io_capacity_max=2000",
+        "innodb_read_io_threads=4",
+        "innodb_write_io_threads=4",
+        if published { "innodb_log_file_size=128M" } else { "innodb_log_file_size=16M" },
+    ];
+    let tuned = [
+        "innodb_io_capacity=2000",
+        "innodb_io_capacity_max=18000",
+        "innodb_read_io_threads=8",
+        "innodb_write_io_threads=8",
+        if published { "innodb_log_file_size=4G" } else { "innodb_log_file_size=512M" },
+    ];
+    let scaled = Plan {
+        targets: vec![arm("default", "InnoDB", &default), arm("tuned", "InnoDB", &tuned)],
+        workloads: ["oltp_read_only", "oltp_write_only", "oltp_read_write"]
+            .map(String::from)
+            .to_vec(),
+        threads: scaled_threads(&[16, 64]),
+        tables: 20,
+        rows: 25_000,
+        seconds: 10,
+        read_only_args: vec!["--range_selects=0".to_string(), "--skip-trx=1".to_string()],
+        ..base
+    };
+    if !published {
+        return scaled;
+    }
+    Plan { threads: vec![64, 128, 256, 512], tables: 250, seconds: 1200, ..scaled }
+}
+
+fn large_pool_mib() -> u64 {
+    (host::memory_bytes().unwrap_or(4 << 30) >> 20) / 8
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_preset_makes_a_plan_in_both_sizes() {
+        for name in NAMES {
+            let (small, large) =
+                (plan(Some(name), false).unwrap(), plan(Some(name), true).unwrap());
+            assert_eq!(small.preset, name);
+            assert!(!small.targets.is_empty() && !small.workloads.is_empty());
+            assert!(u64::from(small.tables) * small.rows <= u64::from(large.tables) * large.rows);
+            assert!(small.seconds <= large.seconds);
+        }
+        assert!(plan(Some("nothing"), false).unwrap_err().contains("tuning"));
+    }
+
+    #[test]
+    fn published_threads() {
+        let threads = plan(Some("optimized-writes"), true).unwrap().threads;
+        assert_eq!((threads.first(), threads.last(), threads.len()), (Some(&1), Some(&1024), 11));
+        assert_eq!(plan(Some("enhanced-binlog"), true).unwrap().threads, [25, 100, 1000, 4000]);
+    }
+}

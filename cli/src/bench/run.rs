@@ -1,0 +1,354 @@
+//! A whole run: checks, servers, steps, clean-up, report.
+
+use super::journal::Journal;
+use super::measure::{Load, Run};
+use super::plan::Plan;
+use super::progress::{clock, Progress};
+use super::steps::{steps, Step};
+use super::sysbench::{Files, Report};
+use super::target::Target;
+use super::{special, tools, RunArgs};
+use crate::db::Client;
+use crate::host::{self, Device};
+use crate::{reports, signals, Result};
+use serde_json::{json, Map, Value};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+const SETTLE: Duration = Duration::from_millis(500);
+const PROBE_MIB: usize = 16;
+/// As a shell reports a program that Ctrl-C ended.
+const INTERRUPTED: u8 = 130;
+
+pub struct Bench {
+    pub plan: Plan,
+    pub targets: Vec<Target>,
+    pub files: Files,
+    journal: Journal,
+    progress: Progress,
+    loaded: BTreeSet<(usize, u32)>,
+    /// Targets that this machine cannot start; their steps are left out.
+    absent: BTreeSet<usize>,
+}
+
+pub fn run(args: &RunArgs) -> Result<ExitCode> {
+    let plan = Plan::new(args)?;
+    let steps = steps(&plan);
+    let seconds: f64 = steps.iter().map(|step| step.seconds(&plan)).sum();
+    if args.dry_run {
+        report!("{:#}", plan.to_json());
+        report!("{} steps, about {}", steps.len(), clock(seconds as u64));
+        return Ok(ExitCode::SUCCESS);
+    }
+    tools::ensure_sysbench()?;
+    tools::check_descriptors(plan.threads_max())?;
+    let out = std::path::absolute(&args.out).map_err(|e| format!("--out: {e}"))?;
+    fs::create_dir_all(&out).map_err(|e| format!("cannot create {}: {e}", out.display()))?;
+    disk_suffices(&plan, &out)?;
+    let journal = Journal::open(&out, &plan.to_json(), &environment(&out))?;
+    let todo =
+        |step: &&Step| !matches!(step, Step::Load { .. }) && !journal.is_done(&step.key(&plan));
+    if !steps.iter().any(|step| todo(&step)) {
+        eprintln!("sluice: everything is measured");
+        return reports::write_all(&out).map(|()| ExitCode::SUCCESS);
+    }
+    let servers = out.join("servers");
+    fs::create_dir_all(&servers)
+        .map_err(|e| format!("cannot create {}: {e}", servers.display()))?;
+    let mut bench = Bench::new(plan, journal, &servers, args, seconds)?;
+    let outcome = bench.start_targets(&out).and_then(|()| bench.all_steps(&steps));
+    bench.clean_up();
+    let _ = fs::remove_dir_all(&servers);
+    if signals::stopped() {
+        eprintln!("sluice: interrupted; the same command goes on with what is left");
+        return Ok(ExitCode::from(INTERRUPTED));
+    }
+    outcome?;
+    reports::write_all(&out).map(|()| ExitCode::SUCCESS)
+}
+
+fn environment(out: &Path) -> Value {
+    let text = |words: &[&str]| {
+        let output = std::process::Command::new(words[0]).args(&words[1..]).output().ok()?;
+        Some(String::from_utf8_lossy(&output.stdout).trim().to_string())
+    };
+    json!({
+        "sluice": env!("CARGO_PKG_VERSION"),
+        "sysbench": text(&["sysbench", "--version"]),
+        "time": text(&["date", "-u", "+%Y-%m-%dT%H:%M:%SZ"]),
+        "machine": host::machine(out),
+    })
+}
+
+fn disk_suffices(plan: &Plan, out: &Path) -> Result<()> {
+    let private = plan.targets.iter().filter(|t| t.is_private()).count() as u64;
+    let replicas = if plan.replica { 1 } else { 0 };
+    let needed = plan.disk_bytes_per_target() * (private + replicas);
+    match host::free_bytes(out) {
+        Some(free) if private > 0 && free < needed => Err(format!(
+            "the private servers may need {} MiB at {}, where {} MiB are free: use fewer --rows or \
+             --tables, or another --out",
+            needed >> 20,
+            out.display(),
+            free >> 20
+        )),
+        _ => Ok(()),
+    }
+}
+
+impl Bench {
+    fn new(
+        plan: Plan,
+        journal: Journal,
+        servers: &Path,
+        args: &RunArgs,
+        guess: f64,
+    ) -> Result<Bench> {
+        let files = Files::new(servers)?;
+        let make = |spec| {
+            let mut target = Target::new(spec, &plan, servers, &journal.run_id);
+            target.use_prefix(args.prefix.as_deref());
+            if plan.replica && spec.is_private() && spec.has_binlog() {
+                target.listen()?;
+            }
+            Ok(target)
+        };
+        let targets = plan.targets.iter().map(make).collect::<Result<_>>()?;
+        Ok(Bench {
+            files,
+            targets,
+            plan,
+            journal,
+            progress: Progress::new(guess),
+            loaded: BTreeSet::new(),
+            absent: BTreeSet::new(),
+        })
+    }
+
+    fn start_targets(&mut self, out: &Path) -> Result<()> {
+        if !self.journal.is_done("storage") {
+            self.progress.begin("measuring the storage");
+            let probe = host::probe(out, PROBE_MIB)?.to_json();
+            let device = Device::of(out).map(|d| d.name);
+            let line =
+                json!({"kind": "storage", "key": "storage", "probe": probe, "device": device});
+            self.journal.write(&line)?;
+        }
+        for at in 0..self.targets.len() {
+            if signals::stopped() {
+                return Err("interrupted".to_string());
+            }
+            let name = self.plan.targets[at].name.clone();
+            self.progress.begin(&format!("starting {name}"));
+            // What a killed run left behind.
+            let schemas = self.schemas(at);
+            self.targets[at].clean_up(&schemas)?;
+            if let Some(why) = self.targets[at].cannot_start() {
+                self.progress.note(&format!("sluice: target {name} is left out: {why}"));
+                self.absent.insert(at);
+                let key = format!("absent {name}");
+                let line = json!({"kind": "absent", "key": key, "target": name, "why": why});
+                if !self.journal.is_done(&key) {
+                    self.journal.write(&line)?;
+                }
+                continue;
+            }
+            self.targets[at].start(self.plan.threads_max())?;
+            self.targets[at].check(self.plan.threads_max())?;
+            let key = format!("server {name}");
+            if !self.journal.is_done(&key) {
+                let settings = self.targets[at].settings()?;
+                let line =
+                    json!({"kind": "server", "key": key, "target": name, "settings": settings});
+                self.journal.write(&line)?;
+            }
+        }
+        if self.absent.len() == self.targets.len() {
+            return Err("none of the targets can be measured here".to_string());
+        }
+        Ok(())
+    }
+
+    fn schemas(&self, target: usize) -> Vec<String> {
+        let schema = |row_bytes: &u32| self.targets[target].schema(&self.plan, *row_bytes);
+        self.plan.row_bytes.iter().map(schema).collect()
+    }
+
+    fn all_steps(&mut self, steps: &[Step]) -> Result<()> {
+        for step in steps {
+            let key = step.key(&self.plan);
+            let guess = step.seconds(&self.plan);
+            let needed = match step {
+                Step::Load { target, row_bytes } => self.load_is_needed(steps, *target, *row_bytes),
+                _ => !self.journal.is_done(&key),
+            };
+            if needed && !self.absent.contains(&step.target()) {
+                self.progress.begin(&key);
+                self.one_step(step, &key)?;
+            }
+            self.progress.end(guess);
+        }
+        self.progress.begin("cleaning up");
+        self.progress.note("");
+        Ok(())
+    }
+
+    fn load_is_needed(&self, steps: &[Step], target: usize, row_bytes: u32) -> bool {
+        let stock = row_bytes == self.plan.row_bytes[0];
+        steps.iter().any(|step| {
+            let uses = match step {
+                Step::Point { target: t, row_bytes: b, .. } => *t == target && *b == row_bytes,
+                Step::Jump { target: t } => *t == target && stock,
+                _ => false,
+            };
+            uses && !self.journal.is_done(&step.key(&self.plan))
+        })
+    }
+
+    fn one_step(&mut self, step: &Step, key: &str) -> Result<()> {
+        let begun = Instant::now();
+        if !matches!(step, Step::Load { .. }) && !signals::sleep_until(begun + SETTLE) {
+            return Err("interrupted".to_string());
+        }
+        let result = match step {
+            Step::Load { target, row_bytes } => self.load(*target, *row_bytes),
+            Step::Point { target, workload, row_bytes, threads, .. } => {
+                self.point(*target, workload, *row_bytes, *threads)
+            }
+            Step::Jump { target } => special::jump(self, *target),
+            Step::Replica { target } => special::replica(self, *target),
+            Step::Restart { target, mib } => special::restart(self, *target, *mib),
+        };
+        if signals::stopped() {
+            return Err("interrupted".to_string());
+        }
+        let mut fields =
+            result.unwrap_or_else(|why| Map::from_iter([("failure".to_string(), json!(why))]));
+        let failure = fields.get("failure").and_then(Value::as_str).map(String::from);
+        fields.extend(self.named(step, key));
+        fields.insert("took_s".to_string(), json!(begun.elapsed().as_secs_f64()));
+        let again = matches!(step, Step::Load { .. }) && self.journal.is_done(key);
+        if !again {
+            self.journal.write(&Value::Object(fields.clone()))?;
+        }
+        match (failure, step) {
+            (Some(why), Step::Load { .. }) => return Err(format!("{key}: {why}")),
+            (Some(why), _) => self.progress.note(&format!("{key}: FAILED: {why}")),
+            (None, _) => self.progress.note(&summary(key, &fields)),
+        }
+        self.revive(step.target())
+    }
+
+    fn named(&self, step: &Step, key: &str) -> Map<String, Value> {
+        let target = &self.plan.targets[step.target()].name;
+        let mut line = json!({"key": key, "target": target});
+        let more = match step {
+            Step::Load { row_bytes, .. } => json!({"kind": "load", "row_bytes": row_bytes}),
+            Step::Point { workload, row_bytes, threads, repetition, .. } => json!({
+                "kind": "point", "workload": workload, "row_bytes": row_bytes,
+                "threads": threads, "repetition": repetition,
+            }),
+            Step::Jump { .. } => json!({"kind": "jump"}),
+            Step::Replica { .. } => json!({"kind": "replica"}),
+            Step::Restart { mib, .. } => json!({"kind": "restart", "mib": mib}),
+        };
+        let mut fields = Map::new();
+        for value in [&mut line, &mut (more.clone())] {
+            fields.append(value.as_object_mut().expect("made as an object above"));
+        }
+        fields
+    }
+
+    /// Loads a schema. Its name is remembered before, so that a half-made one is removed as well.
+    fn load(&mut self, target: usize, row_bytes: u32) -> Result<Map<String, Value>> {
+        let server = &self.targets[target];
+        let schema = server.schema(&self.plan, row_bytes);
+        server.make_schema(&schema)?;
+        self.loaded.insert((target, row_bytes));
+        let workload = self.plan.workloads[0].clone();
+        let load = self.measured(target, &workload, row_bytes);
+        let mut watch = super::measure::Watch::begin(server)?;
+        let begun = Instant::now();
+        let run = Run::start(&load.prepare_words()?, self.plan.tables.min(4))?;
+        let output = run.finish_watching(Duration::from_secs(24 * 3600), &mut watch)?;
+        let mut fields = watch.end(server)?;
+        fields.insert("seconds".to_string(), json!(begun.elapsed().as_secs_f64()));
+        fields.insert("rows".to_string(), json!(u64::from(self.plan.tables) * self.plan.rows));
+        fields.insert("size_bytes".to_string(), json!(server.data_bytes(&schema)));
+        if let Some(why) = Report::parse(&output.text).fatal.or(output.failure) {
+            fields.insert("failure".to_string(), json!(why));
+        }
+        Ok(fields)
+    }
+
+    fn point(
+        &self,
+        target: usize,
+        workload: &str,
+        row_bytes: u32,
+        threads: u32,
+    ) -> Result<Map<String, Value>> {
+        let load = self.measured(target, workload, row_bytes);
+        let mut fields = load.point(threads, self.plan.seconds)?;
+        let schema = load.target.schema(&self.plan, row_bytes);
+        fields.insert("size_bytes".to_string(), json!(load.target.data_bytes(&schema)));
+        Ok(fields)
+    }
+
+    pub fn measured<'a>(&'a self, target: usize, workload: &'a str, row_bytes: u32) -> Load<'a> {
+        Load {
+            target: &self.targets[target],
+            plan: &self.plan,
+            files: &self.files,
+            workload,
+            row_bytes,
+        }
+    }
+
+    /// A private server that died is started again; one that was given ends the run.
+    fn revive(&mut self, target: usize) -> Result<()> {
+        if Client::connect(&self.targets[target].dsn).is_ok() {
+            return Ok(());
+        }
+        let name = self.plan.targets[target].name.clone();
+        if self.targets[target].dir.is_none() {
+            return Err(format!("target {name}: the server is gone"));
+        }
+        self.progress
+            .note(&format!("sluice: the server of target {name} died and is started again"));
+        self.targets[target].start(self.plan.threads_max()).map(|_| ())
+    }
+
+    /// All that this run made, however it ended. What cannot be removed is named.
+    fn clean_up(&mut self) {
+        for at in 0..self.targets.len() {
+            let schemas = match self.targets[at].dir {
+                Some(_) => Vec::new(),
+                None => self.schemas(at).into_iter().filter(|_| !self.loaded.is_empty()).collect(),
+            };
+            if let Err(why) = self.targets[at].clean_up(&schemas) {
+                eprintln!("sluice: cannot clean up target {}: {why}", self.plan.targets[at].name);
+            }
+        }
+    }
+}
+
+fn summary(key: &str, fields: &Map<String, Value>) -> String {
+    let number = |name: &str| fields.get(name).and_then(Value::as_f64);
+    let p95 = fields.get("latency_ms").and_then(|l| l["p95"].as_f64());
+    match (number("tps"), p95, number("seconds")) {
+        (Some(tps), Some(p95), _) => format!("{key}: {tps:.0} TPS, 95 % below {p95:.2} ms"),
+        (_, _, Some(seconds)) => format!("{key}: {seconds:.1} s"),
+        _ => key.to_string(),
+    }
+}
+
+/// Below the directory of the servers.
+pub fn replica_dir(primary: &Path) -> PathBuf {
+    let mut name = primary.file_name().unwrap_or_default().to_os_string();
+    name.push(".replica");
+    primary.with_file_name(name)
+}

@@ -1,0 +1,131 @@
+//! The order of a run.
+
+use super::plan::Plan;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    Load {
+        target: usize,
+        row_bytes: u32,
+    },
+    Point {
+        target: usize,
+        workload: String,
+        row_bytes: u32,
+        threads: u32,
+        repetition: u32,
+    },
+    /// From few threads to many inside of one run.
+    Jump {
+        target: usize,
+    },
+    Replica {
+        target: usize,
+    },
+    Restart {
+        target: usize,
+        mib: u64,
+    },
+}
+
+impl Step {
+    /// Names the step in the results; the same for the same plan.
+    pub fn key(&self, plan: &Plan) -> String {
+        let name = |target: &usize| plan.targets[*target].name.as_str();
+        match self {
+            Step::Load { target, row_bytes } => format!("load {} {row_bytes}", name(target)),
+            Step::Point { target, workload, row_bytes, threads, repetition } => {
+                format!("point {} {workload} {row_bytes} {threads} {repetition}", name(target))
+            }
+            Step::Jump { target } => format!("jump {}", name(target)),
+            Step::Replica { target } => format!("replica {}", name(target)),
+            Step::Restart { target, mib } => format!("restart {} {mib}", name(target)),
+        }
+    }
+
+    pub fn target(&self) -> usize {
+        match self {
+            Step::Load { target, .. }
+            | Step::Point { target, .. }
+            | Step::Jump { target }
+            | Step::Replica { target }
+            | Step::Restart { target, .. } => *target,
+        }
+    }
+
+    /// A first guess; progress corrects it by what the run really takes.
+    pub fn seconds(&self, plan: &Plan) -> f64 {
+        let measured = f64::from(plan.seconds + plan.warmup) + 2.0;
+        match self {
+            Step::Load { row_bytes, .. } => {
+                let bytes = f64::from(plan.tables) * plan.rows as f64 * f64::from(row_bytes + 60);
+                5.0 + bytes / 8e6
+            }
+            Step::Point { .. } => measured,
+            Step::Jump { .. } => f64::from(plan.seconds) * 2.0 + 2.0,
+            Step::Replica { .. } => measured * 2.0,
+            Step::Restart { mib, .. } => 10.0 + *mib as f64 / 10.0,
+        }
+    }
+}
+
+/// Loads first; within each point the targets take turns, and another one begins each time.
+pub fn steps(plan: &Plan) -> Vec<Step> {
+    let targets = plan.targets.len();
+    let mut steps = Vec::new();
+    for &row_bytes in &plan.row_bytes {
+        steps.extend((0..targets).map(|target| Step::Load { target, row_bytes }));
+    }
+    let mut first = 0;
+    for repetition in 1..=plan.repetitions {
+        for workload in &plan.workloads {
+            for &row_bytes in &plan.row_bytes {
+                for &threads in &plan.threads {
+                    steps.extend((0..targets).map(|turn| Step::Point {
+                        target: (first + turn) % targets,
+                        workload: workload.clone(),
+                        row_bytes,
+                        threads,
+                        repetition,
+                    }));
+                    first += 1;
+                }
+            }
+        }
+    }
+    if plan.step.is_some() {
+        steps.extend((0..targets).map(|target| Step::Jump { target }));
+    }
+    let private = |target: &usize| plan.targets[*target].is_private();
+    if plan.replica {
+        let has_binlog = |target: &usize| plan.targets[*target].has_binlog();
+        let targets = (0..targets).filter(private).filter(has_binlog);
+        steps.extend(targets.map(|target| Step::Replica { target }));
+    }
+    for &mib in &plan.restart_mib {
+        steps.extend((0..targets).filter(private).map(|target| Step::Restart { target, mib }));
+    }
+    steps
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::presets;
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn targets_take_turns_and_keys_are_unique() {
+        let plan = presets::plan(Some("optimized-writes"), false).unwrap();
+        let steps = steps(&plan);
+        let keys: BTreeSet<String> = steps.iter().map(|s| s.key(&plan)).collect();
+        assert_eq!(keys.len(), steps.len());
+        let count = plan.targets.len();
+        let points: Vec<&Step> = steps.iter().filter(|s| matches!(s, Step::Point { .. })).collect();
+        for (at, round) in points.chunks(count).enumerate() {
+            assert_eq!(round.iter().map(|s| s.target()).collect::<BTreeSet<_>>().len(), count);
+            assert_eq!(round[0].target(), at % count, "another target begins each time");
+        }
+        assert!(steps.iter().any(|s| matches!(s, Step::Replica { .. })));
+    }
+}

@@ -1,0 +1,16 @@
+//! What the operating system knows about a server on this machine: process, device, file system,
+//! and how fast the storage makes a write durable.
+//!
+//! 1. Everything is optional: without the right, or for a server elsewhere, it is absent, not zero.
+//! 2. The probe writes only below the directory it was given, and removes what it made.
+
+mod device;
+mod machine;
+mod probe;
+mod process;
+pub mod statx;
+
+pub use device::{mount_of, Device, DeviceCounters, Mount};
+pub use machine::{free_bytes, machine, memory_bytes, processors};
+pub use probe::{probe, quantile, Probe};
+pub use process::{process_of, ProcessCounters};

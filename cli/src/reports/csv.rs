@@ -1,0 +1,77 @@
+//! One line per measurement, for a spreadsheet.
+
+use super::data::{device_bytes, flushes, text_of, Results};
+use serde_json::Value;
+
+const COLUMNS: [&str; 21] = [
+    "kind",
+    "target",
+    "workload",
+    "row_bytes",
+    "threads",
+    "repetition",
+    "tps",
+    "qps",
+    "mean_ms",
+    "p50_ms",
+    "p95_ms",
+    "p99_ms",
+    "p999_ms",
+    "device_bytes_per_txn",
+    "flushes_per_txn",
+    "server_cpu_s",
+    "size_bytes",
+    "seconds",
+    "errors",
+    "log_bin",
+    "failure",
+];
+
+pub fn table(results: &Results) -> String {
+    let mut text = COLUMNS.join(",") + "\n";
+    let kinds = ["load", "point", "jump", "replica", "restart"];
+    for line in results.lines.iter().filter(|l| kinds.iter().any(|k| l["kind"] == *k)) {
+        let values: Vec<String> =
+            COLUMNS.iter().map(|column| quoted(&value(line, column))).collect();
+        text += &(values.join(",") + "\n");
+    }
+    text
+}
+
+fn value(line: &Value, column: &str) -> String {
+    let figure = |f: Option<f64>| f.map_or(String::new(), |f| format!("{f:.3}"));
+    match column {
+        "device_bytes_per_txn" => figure(device_bytes(line)),
+        "flushes_per_txn" => figure(flushes(line)),
+        "seconds" if line["restart_s"].is_number() => figure(line["restart_s"].as_f64()),
+        "seconds" if line["behind_s"].is_number() => figure(line["behind_s"].as_f64()),
+        _ => {
+            let latency = column.strip_suffix("_ms").map(|name| &line["latency_ms"][name]);
+            match latency.unwrap_or(&line[column]) {
+                Value::Null => String::new(),
+                other => text_of(other),
+            }
+        }
+    }
+}
+
+fn quoted(text: &str) -> String {
+    if text.contains([',', '"', '\n']) {
+        return format!("\"{}\"", text.replace('"', "\"\""));
+    }
+    text.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_line_has_all_columns() {
+        let results = Results::parse(super::super::data::tests::RECORDED).unwrap();
+        let text = table(&results);
+        assert!(text.lines().count() > 2);
+        assert!(text.lines().all(|l| l.matches(',').count() == COLUMNS.len() - 1), "{text}");
+        assert_eq!(quoted("a,\"b\""), "\"a,\"\"b\"\"\"");
+    }
+}

@@ -1,0 +1,107 @@
+//! A sample as a line, and as a screen.
+
+use super::sample::Sample;
+use crate::db::{Causes, CAUSES};
+
+pub const HEAD: &str = "  rows/s commits/s  group  fl/com binlog     log  dblwr   pages     gc     map beyond [MB/s]     WA WA(start)  lag s";
+
+const BAR_WIDTH: usize = 30;
+
+fn number(value: Option<f64>, digits: usize) -> String {
+    value.map_or("-".to_string(), |v| format!("{v:.digits$}"))
+}
+
+pub fn line(sample: &Sample) -> String {
+    let s = sample.seconds;
+    let mb: Vec<String> =
+        sample.causes.iter().map(|bytes| format!("{:7.2}", bytes / s / 1e6)).collect();
+    format!(
+        "{:8.0} {:9.0} {:>6} {:>7}{} {:>6} {:>13} {:>9} {:>6}",
+        sample.rows / s,
+        sample.commits / s,
+        number(sample.group_size(), 1),
+        number(sample.flushes_per_commit(), 2),
+        mb.join(""),
+        number(sample.beyond_bytes().map(|b| b / s / 1e6), 2),
+        number(sample.amplification(), 1),
+        number(sample.amplification_since_start(), 1),
+        number(sample.lag_s, 0),
+    )
+}
+
+pub fn screen(sample: &Sample) -> String {
+    let s = sample.seconds;
+    let mut text = format!("sluice top   {}   (Ctrl-C ends)\n\n", sample.version);
+    text += &format!(
+        "{:.0} rows/s of about {:.0} bytes   {:.0} commits/s   {} a group   {} flushes a commit\n",
+        sample.rows / s,
+        sample.row_bytes,
+        sample.commits / s,
+        number(sample.group_size(), 1),
+        number(sample.flushes_per_commit(), 2)
+    );
+    text += &format!(
+        "write amplification {} now, {} since start   CPU {} s/s   replica lag {} s\n\n",
+        number(sample.amplification(), 1),
+        number(sample.amplification_since_start(), 1),
+        number(sample.cpu_s.map(|c| c / s), 2),
+        number(sample.lag_s, 0)
+    );
+    text += &causes(&sample.causes, sample.beyond_bytes(), s);
+    if let Some(device) = sample.device {
+        text += &format!(
+            "\ndevice: {:.2} MB/s written, {:.0} writes/s, {:.0} reads/s, {:.0} flushes/s, {:.0} % busy\n",
+            device.written_bytes as f64 / s / 1e6,
+            device.writes as f64 / s,
+            device.reads as f64 / s,
+            device.flushes as f64 / s,
+            device.busy_ms as f64 / s / 10.0
+        );
+    }
+    if let Some(days) = sample.wear_out_days {
+        text += &format!("the drive lasts {days:.0} days at this pace\n");
+    }
+    text.push('\n');
+    for pair in sample.gauges.chunks(2) {
+        let cell = |(name, value): &(String, f64)| format!("{name:36} {value:14.0}   ");
+        text += pair.iter().map(cell).collect::<String>().trim_end();
+        text.push('\n');
+    }
+    for what in &sample.missing {
+        text += &format!("not known: {what}\n");
+    }
+    text
+}
+
+fn causes(causes: &Causes, beyond: Option<f64>, seconds: f64) -> String {
+    let values: Vec<f64> = causes.iter().copied().chain(beyond).collect();
+    let most = values.iter().copied().fold(1.0, f64::max);
+    let row = |(name, bytes): (&&str, &f64)| {
+        let bar = "#".repeat((bytes / most * BAR_WIDTH as f64).round() as usize);
+        format!("{name:12} {:9.3} MB/s  {bar}\n", bytes / seconds / 1e6)
+    };
+    CAUSES.iter().zip(&values).map(row).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sample::tests::sample;
+    use super::*;
+
+    #[test]
+    fn a_line_has_a_column_for_each_heading() {
+        let line = line(&sample());
+        // "[MB/s]" and "s" are units, not columns.
+        assert_eq!(line.split_whitespace().count(), HEAD.split_whitespace().count() - 2, "{line}");
+    }
+
+    #[test]
+    fn the_screen_shows_causes_and_what_is_missing() {
+        let mut sample = sample();
+        sample.missing.push("the moon".to_string());
+        let text = screen(&sample);
+        for wanted in ["binlog", "doublewrite", "beyond", "60.0 now", "not known: the moon"] {
+            assert!(text.contains(wanted), "{wanted} in {text}");
+        }
+    }
+}
