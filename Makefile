@@ -3,10 +3,11 @@
 SHELL := /bin/bash
 ROUNDS ?= 50
 SEEDS ?= 100
+SIZE_GB ?= 1
 ARGS ?=
 
 .DEFAULT_GOAL := build
-.PHONY: build test demo kill9 check deny sim mtr bench clean distclean help
+.PHONY: build test demo kill9 check deny sim mtr bench bench-commit test-binlog restart clean distclean help
 
 build: ## private MariaDB, workspace, plugin
 	@scripts/build
@@ -34,6 +35,15 @@ mtr: build ## our suite under the server's test driver, or what ARGS says
 
 bench: build ## every oltp_* workload of sysbench on Sluice and InnoDB in turn
 	@scripts/sysbench-suite $(ARGS)
+
+bench-commit: build ## commits per second and flushes per commit, binlog in the log or not, InnoDB
+	@scripts/bench-commit $(ARGS)
+
+test-binlog: build ## the binlog in the log on real servers: lost tails, rotation, a replica
+	@scripts/test-binlog $(ARGS)
+
+restart: build ## time to restart after one transaction of SIZE_GB=1
+	@SIZE_GB=$(SIZE_GB) scripts/restart $(ARGS)
 
 clean: ## what cargo and the tests made; keeps the MariaDB prefix
 	@cargo clean

@@ -83,8 +83,12 @@ pub fn session_closed(id: u64) {
     sessions.get_or_insert_default().remove(&id);
 }
 
+pub fn log(level: Level, text: &str) {
+    db::Host::log(&Host, level, text);
+}
+
 pub fn log_error(text: &str) {
-    db::Host::log(&Host, Level::Error, text);
+    log(Level::Error, text);
 }
 
 /// Ends the wait that `lock_wait` announced, if there was one.

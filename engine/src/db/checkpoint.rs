@@ -75,6 +75,9 @@ impl Engine {
             }
             note.open.push(self.open_note(&open));
         }
+        let (binlog, pin) = self.binlog.note_and_pin();
+        note.binlog = binlog;
+        note.scan_from = pin.map_or(note.scan_from, |lsn| note.scan_from.min(lsn));
         for item in self.ctx.registry.purge_items() {
             let (first_lsn, last_lsn) = (item.first_lsn, item.last_lsn);
             note.purge.push(PurgeNote { txn: item.txn, first_lsn, last_lsn });
@@ -125,6 +128,7 @@ impl Engine {
         let mut pins = vec![("checkpoint", state.needs_from)];
         pins.extend(self.ctx.registry.oldest_lsn().map(|lsn| ("transactions", lsn)));
         pins.extend(self.ctx.table.oldest_snapshot_pin().map(|lsn| ("snapshots", lsn)));
+        pins.extend(self.binlog.note_and_pin().1.map(|lsn| ("binlog", lsn)));
         pins.sort_by_key(|pin| pin.1);
         pins
     }

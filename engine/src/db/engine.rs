@@ -5,6 +5,7 @@ use super::config::{Config, FlushAtCommit, Host};
 use super::table::Table;
 use super::trx::Trx;
 use crate::base::{Error, Lsn, PageId, Result};
+use crate::binlog::Binlog;
 use crate::btree;
 use crate::buffer::Pool;
 use crate::catalog::Catalog;
@@ -55,6 +56,7 @@ pub struct Engine {
     /// One checkpoint at a time.
     pub(crate) checkpointing: Mutex<()>,
     pub(crate) checkpoint: Mutex<CheckpointState>,
+    pub(crate) binlog: Arc<Binlog>,
     /// The redo point of the last checkpoint, for those who wait for room in the log.
     pub(crate) redo_from: AtomicU64,
     pub(crate) log_capacity_bytes: AtomicU64,
@@ -89,6 +91,7 @@ pub(crate) struct Parts {
     pub next_tree: u32,
     pub next_table: u64,
     pub checkpoint: CheckpointState,
+    pub binlog: Arc<Binlog>,
     pub lock: Box<dyn Send + Sync>,
 }
 
@@ -114,6 +117,7 @@ impl Engine {
             next_table: AtomicU64::new(parts.next_table),
             checkpointing: Mutex::default(),
             checkpoint: Mutex::new(parts.checkpoint),
+            binlog: parts.binlog,
             sessions: Mutex::default(),
             prepared: Mutex::default(),
             dropped_trees: Mutex::default(),

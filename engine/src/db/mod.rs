@@ -18,6 +18,7 @@
 
 mod analysis;
 mod background;
+mod binlog;
 mod checkpoint;
 mod config;
 mod ddl;
@@ -35,6 +36,7 @@ mod table;
 mod tests;
 mod trx;
 
+pub use crate::binlog::{Binlog, Completion, Fallback, Verdict, Write};
 pub use crate::btree::Direction;
 pub use crate::txn::{Isolation, ReadMode, Savepoint, WaitPolicy};
 pub use config::{Compression, Config, FlushAtCommit, Host, Level, NoHost};

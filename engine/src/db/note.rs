@@ -4,7 +4,7 @@
 use crate::base::codec::{put_bytes, put_u8, put_varint, Reader};
 use crate::base::{Lsn, PageId, Result, TxnId};
 
-const FORMAT: u8 = 1;
+const FORMAT: u8 = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenState {
@@ -47,6 +47,8 @@ pub struct CheckpointNote {
     pub purge: Vec<PurgeNote>,
     /// (table id, next AUTO_INCREMENT value)
     pub counters: Vec<(u64, u64)>,
+    /// State of the binlog, see `binlog::record`; empty in a new engine.
+    pub binlog: Vec<u8>,
 }
 
 impl CheckpointNote {
@@ -81,6 +83,7 @@ impl CheckpointNote {
             put_varint(&mut out, *table);
             put_varint(&mut out, *next);
         }
+        put_bytes(&mut out, &self.binlog);
         out
     }
 
@@ -111,6 +114,7 @@ impl CheckpointNote {
         for _ in 0..r.varint()? {
             note.counters.push((r.varint()?, r.varint()?));
         }
+        note.binlog = r.bytes()?.to_vec();
         r.finish()?;
         Ok(note)
     }
@@ -166,6 +170,7 @@ mod tests {
             open: vec![open(1, None), open(2, Some(b"xid"))],
             purge: vec![PurgeNote { txn: TxnId(4), first_lsn: Lsn(6), last_lsn: Lsn(8) }],
             counters: vec![(1, 100)],
+            binlog: b"binlog".to_vec(),
         };
         let bytes = note.encode();
         assert_eq!(CheckpointNote::decode(&bytes).unwrap(), note);

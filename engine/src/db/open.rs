@@ -7,6 +7,7 @@ use super::note::CheckpointNote;
 use super::redo::Redo;
 use super::table::{Counters, Table};
 use crate::base::{Csn, EntryHeader, Error, Lsn, PageId, Result, TreeId, TxnId, BLOCK_BYTES};
+use crate::binlog::{Binlog, BinlogRecovery};
 use crate::btree::{Env, Tree};
 use crate::buffer::{Pool, PoolOptions};
 use crate::catalog::{Catalog, TableDef, CATALOG_TREE, FIRST_USER_TREE};
@@ -105,6 +106,7 @@ struct Start {
     next_tree: u32,
     next_table: u64,
     checkpoint: CheckpointState,
+    binlog: BinlogRecovery,
 }
 
 /// The rooms, connected.
@@ -189,7 +191,8 @@ impl Opening {
         let ctx = self.context(&rooms, table);
         let tree = Tree::create(Arc::clone(&rooms.env), CATALOG_TREE)?;
         let checkpoint = CheckpointState::default();
-        let start = Start { next_tree: FIRST_USER_TREE.0, next_table: 1, checkpoint };
+        let binlog = BinlogRecovery::default();
+        let start = Start { next_tree: FIRST_USER_TREE.0, next_table: 1, checkpoint, binlog };
         let engine = self.assemble(rooms, ctx, tree, start);
         engine.checkpoint_now()?;
         Ok(engine)
@@ -204,6 +207,7 @@ impl Opening {
     ) -> Arc<Engine> {
         let catalog_root = catalog_tree.root();
         let catalog = Catalog::new(ctx.trees.add(catalog_tree));
+        let binlog = Binlog::new(Arc::clone(&self.os), Arc::clone(&rooms.wal), start.binlog);
         Engine::new(Parts {
             config: self.config,
             host: self.host,
@@ -218,6 +222,7 @@ impl Opening {
             next_tree: start.next_tree,
             next_table: start.next_table,
             checkpoint: start.checkpoint,
+            binlog,
             lock: self.lock,
         })
     }
@@ -250,7 +255,7 @@ impl Opening {
     fn recover(self, store: Arc<Store>, note: &[u8]) -> Result<Arc<Engine>> {
         let begin_ns = self.os.now_ns();
         let note = CheckpointNote::decode(note)?;
-        let mut analysis = Analysis::new(&note);
+        let mut analysis = Analysis::new(&note)?;
         let anchor = WalAnchor { scan_from: note.scan_from, durable: note.durable };
         let options = wal_options(&self.config, self.geometry);
         let wal = Wal::recover(Arc::clone(&self.os), options, anchor, &mut |lsn, record| {
@@ -265,7 +270,8 @@ impl Opening {
         let next_tree = u32::try_from(analysis.next_tree).unwrap_or(u32::MAX);
         let checkpoint =
             CheckpointState { needs_from: note.needs_from(), redo_from: note.redo_from };
-        let start = Start { next_tree, next_table: note.next_table, checkpoint };
+        let binlog = analysis.binlog.clone();
+        let start = Start { next_tree, next_table: note.next_table, checkpoint, binlog };
         let engine = self.assemble(rooms, ctx, catalog_tree, start);
         engine.keep_recovered_prepared();
         engine.load_tables(&analysis)?;
