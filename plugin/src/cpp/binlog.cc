@@ -44,6 +44,8 @@ static uint never= 0;
 static int (*original_write)(IO_CACHE *, const uchar *, size_t);
 /* May LOCK_log be touched? Not once the server has begun to shut down. */
 static std::atomic<bool> is_watching{false};
+/* Under LOCK_log: the current file could not be hooked, and the next one may be. */
+static bool is_refused;
 static thread_local bool was_called_back;
 
 [[noreturn]] static void end_process(const char *what)
@@ -113,12 +115,15 @@ static void hook()
   if (!cache->pos_in_file || cache->write_pos != cache->write_buffer)
     return; /* the header is not written yet */
   sync_period_of(mysql_bin_log)= &sync_binlog_period;
-  if (sluice_binlog_opened(mysql_bin_log.get_log_fname(), cache->pos_in_file))
+  is_refused= sluice_binlog_opened(mysql_bin_log.get_log_fname(), cache->pos_in_file);
+  if (is_refused)
   {
     char text[1024];
     sluice_message(text, sizeof text);
     sql_print_error("Sluice: %s stays out of the log (%s); the server syncs it as sync_binlog says",
                     mysql_bin_log.get_log_fname(), text);
+    if (sluice_binlog_lost(FALLBACK_UNHOOKED))
+      end_process("the binary log cannot be synced");
     return;
   }
   original_write= cache->write_function;
@@ -209,13 +214,14 @@ static bool are_callbacks_ours()
 {
   was_called_back= false;
   my_sync(-1, MYF(0));
-  return was_called_back || my_disable_sync;
+  return was_called_back;
 }
 
 static void look_after_hook()
 {
   static bool is_given_up;
-  if (is_given_up || !is_watching || mysql_mutex_trylock(mysql_bin_log.get_log_lock()))
+  /* Without syncs there are no callbacks, and nothing is durable anyway. */
+  if (is_given_up || !is_watching || my_disable_sync || mysql_mutex_trylock(mysql_bin_log.get_log_lock()))
     return;
   if (is_watching && mysql_bin_log.is_open())
   {
@@ -227,7 +233,7 @@ static void look_after_hook()
       give_up(FALLBACK_CALLBACKS, "another component has taken the callbacks of the server's file "
               "syncs: the binary log is not written to the log any more");
     }
-    else if (!sluice_binlog_is_hooked())
+    else if (!sluice_binlog_is_hooked() && !is_refused)
     {
       give_up(FALLBACK_UNHOOKED, "the server writes a binary log file that was not hooked: it is "
               "synced and hooked now");
