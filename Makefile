@@ -7,7 +7,7 @@ SIZE_GB ?= 1
 ARGS ?=
 
 .DEFAULT_GOAL := build
-.PHONY: build test demo kill9 check deny sim mtr bench bench-commit test-binlog restart clean distclean help
+.PHONY: build test demo kill9 powercut powercut-proof check deny sim mtr bench bench-commit test-binlog restart clean distclean help
 
 build: ## private MariaDB, workspace, plugin
 	@scripts/build
@@ -20,6 +20,12 @@ demo: build ## a server, a table, a kill -9 and what survives it
 
 kill9: build ## kill -9 under load, ROUNDS=50 times; checks acknowledged commits
 	@ROUNDS=$(ROUNDS) scripts/kill9 $(ARGS)
+
+powercut: build ## cut the power under load, ROUNDS=50 times: what was not synced is lost
+	@ROUNDS=$(ROUNDS) scripts/powercut $(ARGS)
+
+powercut-proof: build ## leave out one kind of sync at a time; powercut must notice each
+	@scripts/powercut-proof $(ARGS)
 
 check: ## format, clippy without warnings, licences, rules of the house
 	@scripts/check

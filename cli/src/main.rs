@@ -2,6 +2,7 @@
 
 #[macro_use]
 mod report;
+mod inspect;
 mod server;
 
 use clap::{Parser, Subcommand};
@@ -19,11 +20,14 @@ enum Command {
     /// Start, stop and look at a private MariaDB server with the engine
     #[command(subcommand)]
     Server(server::ServerCommand),
+    /// Look into a stopped data directory, without changing it: 0 clean, 1 damage, 2 unreadable
+    Inspect(inspect::InspectArgs),
 }
 
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Server(command) => server::run(command),
+        Command::Inspect(args) => Ok(inspect::run(&args)),
     };
     outcome.unwrap_or_else(|reason| {
         eprintln!("sluice: error: {reason}");

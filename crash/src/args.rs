@@ -1,6 +1,7 @@
 //! The command line.
 
 use crate::kill9::{BinlogMode, Plan};
+use crate::power::PowerPlan;
 use crate::server::Prefix;
 use crate::workload::FEATURES;
 use std::collections::HashSet;
@@ -8,7 +9,7 @@ use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 pub const USAGE: &str = "\
-usage: sluice-crash kill9 [options]
+usage: sluice-crash kill9|powercut [options]
   --rounds N          rounds of work, kill, restart, verify (10)
   --seed S            workload and timing (from the clock)
   --engine E          Sluice, or InnoDB to try the harness (Sluice)
@@ -20,6 +21,11 @@ usage: sluice-crash kill9 [options]
   --server-option O   one more option for the server; may be repeated
   --kill-in-shutdown  kill some servers during a clean shutdown (see docs/kill9.md)
   --keep              keep the directory even when all is well
+  --shim FILE         powercut: the library to preload (beside this program)
+  --ignore-sync LIST  powercut: parts of paths, separated by colons, whose syncs are ignored;
+                      $ marks the end of a path: must fail
+  --strict-names      powercut: every name needs a sync of its directory, the server's own too
+  --no-recovery-cuts  powercut: let every restart come to its end
   --inject-loss       delete an acknowledged row behind the server's restart: must fail
   --inject-phantom    insert a row behind the server's restart: must fail";
 
@@ -29,15 +35,18 @@ pub struct Options {
 }
 
 pub fn parse(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
+    let mut plan = defaults();
     match args.next().as_deref() {
         Some("kill9") => {}
+        Some("powercut") => plan.power = Some(default_power()),
         other => return Err(format!("unknown command {:?}", other.unwrap_or(""))),
     }
-    let mut plan = defaults();
     let mut keep = false;
     while let Some(name) = args.next() {
         match name.as_str() {
             "--keep" => keep = true,
+            "--strict-names" => power(&mut plan)?.strict_names = true,
+            "--no-recovery-cuts" => power(&mut plan)?.cuts_in_recovery = false,
             "--kill-in-shutdown" => plan.kill_in_shutdown = true,
             "--inject-loss" => plan.injection = Some(INJECT_LOSS),
             "--inject-phantom" => plan.injection = Some(INJECT_PHANTOM),
@@ -54,8 +63,27 @@ pub fn parse(mut args: impl Iterator<Item = String>) -> Result<Options, String> 
         return Err("--fresh-every must not be 0".into());
     }
     plan.prefix.root = std::path::absolute(&plan.prefix.root).map_err(|e| e.to_string())?;
+    if let Some(power) = &plan.power {
+        if !power.library.exists() {
+            return Err(format!("no shim {}: run make build", power.library.display()));
+        }
+    }
     plan.dir = std::path::absolute(&plan.dir).map_err(|e| e.to_string())?;
     Ok(Options { plan, keep })
+}
+
+fn power(plan: &mut Plan) -> Result<&mut PowerPlan, String> {
+    plan.power.as_mut().ok_or("that is an option of powercut".into())
+}
+
+fn default_power() -> PowerPlan {
+    let beside = std::env::current_exe().unwrap_or_default();
+    PowerPlan {
+        library: beside.with_file_name("libsluice_powershim.so"),
+        ignore_sync: String::new(),
+        strict_names: false,
+        cuts_in_recovery: true,
+    }
 }
 
 const INJECT_LOSS: &str = "DELETE FROM main_rows LIMIT 1";
@@ -75,6 +103,7 @@ fn defaults() -> Plan {
         without: HashSet::new(),
         server_options: Vec::new(),
         kill_in_shutdown: false,
+        power: None,
         injection: None,
     }
 }
@@ -87,6 +116,8 @@ fn set(plan: &mut Plan, name: &str, value: String) -> Result<(), String> {
         "--engine" => plan.engine = value,
         "--prefix" => plan.prefix = Prefix { root: PathBuf::from(value) },
         "--dir" => plan.dir = PathBuf::from(value),
+        "--shim" => power(plan)?.library = value.into(),
+        "--ignore-sync" => power(plan)?.ignore_sync = value,
         "--server-option" => plan.server_options.push(value),
         "--binlog" => {
             plan.binlog = match value.as_str() {

@@ -1,7 +1,9 @@
-//! The rounds: work, kill, restart (killing the restart too, at times), verify.
+//! The rounds: work, kill or cut the power, restart (ending the restart too, at times), verify.
 
 use crate::client::{Client, Fault};
 use crate::ddl;
+use crate::loss::Lost;
+use crate::power::{Power, PowerPlan};
 use crate::record::{ACCOUNTS, OPENING_BALANCE, SLOTS};
 use crate::rng::Rng;
 use crate::server::{copy_tree, last_lines, Launch, Prefix, Server};
@@ -12,7 +14,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 #[derive(Clone, Copy, PartialEq)]
 pub enum BinlogMode {
@@ -35,6 +37,8 @@ pub struct Plan {
     pub server_options: Vec<String>,
     /// In a quarter of the rounds, ask for a shutdown just before the kill.
     pub kill_in_shutdown: bool,
+    /// Cut the power, do not only kill.
+    pub power: Option<PowerPlan>,
     /// SQL that falsifies the data between restart and verification.
     pub injection: Option<&'static str>,
 }
@@ -50,6 +54,11 @@ pub struct Totals {
     pub rows: u64,
     pub binlog_ids: u64,
     pub binlog_cut_short: u64,
+    pub cuts: u64,
+    pub cuts_in_recovery: u64,
+    pub cuts_in_shutdown: u64,
+    pub cuts_after_shutdown: u64,
+    pub lost: Lost,
 }
 
 /// One data directory with its server, its record and its settings.
@@ -58,6 +67,19 @@ struct Epoch {
     server: Option<Server>,
     record: Record,
     used_autos: Arc<Mutex<HashSet<i64>>>,
+    /// Transactions over both engines are left out, so the power may go during a shutdown.
+    without_mixed: bool,
+}
+
+/// How a round's server ends.
+#[derive(Clone, Copy, PartialEq)]
+enum Ending {
+    Kill,
+    KillInShutdown(Duration),
+    /// At the nth file call from now, in one of its phases.
+    Cut(u64, u64),
+    CutInShutdown(u64, u64),
+    CutAfterShutdown,
 }
 
 type Checked<T> = Result<T, Vec<String>>;
@@ -100,7 +122,7 @@ impl Epoch {
             BinlogMode::Off => false,
             BinlogMode::Mix => number % 2 == 0,
         };
-        let launch = Launch {
+        let mut launch = Launch {
             prefix: plan.prefix.clone(),
             dir,
             engine: plan.engine.clone(),
@@ -108,13 +130,21 @@ impl Epoch {
             log_mib: *rng.pick(&[8, 16, 64]).unwrap_or(&16),
             binlog_rotation_kib: *rng.pick(&[256, 1024, 16 * 1024]).unwrap_or(&1024),
             extra: plan.server_options.clone(),
+            power: None,
         };
         copy_tree(&plan.dir.join("template"), &launch.data()).map_err(one("copying"))?;
+        if let Some(power) = &plan.power {
+            let power = Power::new(power, &launch.dir).map_err(one("the side directory"))?;
+            launch.power = Some(power);
+        }
         let server = launch.start().map_err(one("first start"))?;
         create_schema(&server, &plan.engine)
             .map_err(|fault| vec![format!("creating the tables: {fault}")])?;
         let record = Record::new(binlog);
-        Ok(Epoch { launch, server: Some(server), record, used_autos: Arc::default() })
+        // Every fourth directory has a binlog and no transactions over both engines.
+        let without_mixed = !binlog || (plan.power.is_some() && number % 4 == 2);
+        let used_autos = Arc::default();
+        Ok(Epoch { launch, server: Some(server), record, used_autos, without_mixed })
     }
 
     fn round(
@@ -128,12 +158,18 @@ impl Epoch {
             self.restart_cleanly()?;
         }
         let before = self.record.acknowledged();
-        self.work_and_kill(plan, round, rng)?;
-        totals.kills += 1;
+        let ending = self.ending(plan, rng);
+        self.work_and_end(plan, round, ending, rng)?;
+        self.count(ending, totals);
+        if self.launch.power.is_some() && ending != Ending::Kill {
+            self.lose(rng, totals)?;
+        }
         totals.acknowledged += self.record.acknowledged() - before;
-        let kills = self.kill_restarts(rng)?;
-        totals.kills += kills;
-        totals.kills_in_recovery += kills;
+        match &self.launch.power {
+            Some(power) if !power.plan.cuts_in_recovery => {}
+            Some(_) => self.cut_restarts(rng, totals)?,
+            None => self.kill_restarts(rng, totals)?,
+        }
         let server = self.launch.start().map_err(|error| {
             eprintln!("{}", last_lines(&self.launch.error_log(), 15));
             vec![format!("restart after the kill: {error}")]
@@ -155,17 +191,60 @@ impl Epoch {
         Ok(())
     }
 
+    fn ending(&self, plan: &Plan, rng: &mut Rng) -> Ending {
+        let shutdown_kill = Duration::from_millis(rng.between(0, 300) as u64);
+        let in_shutdown = rng.one_in(4);
+        if self.launch.power.is_none() {
+            return match plan.kill_in_shutdown && in_shutdown {
+                true => Ending::KillInShutdown(shutdown_kill),
+                false => Ending::Kill,
+            };
+        }
+        let (calls, phase) = (rng.between(1, 300) as u64, rng.between(0, 3) as u64);
+        match rng.between(1, 10) {
+            1 => Ending::Kill,
+            2 => Ending::CutAfterShutdown,
+            3 | 4 if self.without_mixed || plan.kill_in_shutdown => {
+                Ending::CutInShutdown(calls, phase)
+            }
+            _ => Ending::Cut(calls, phase),
+        }
+    }
+
+    fn count(&self, ending: Ending, totals: &mut Totals) {
+        match ending {
+            Ending::Kill | Ending::KillInShutdown(_) => totals.kills += 1,
+            Ending::Cut(..) => totals.cuts += 1,
+            Ending::CutInShutdown(..) => totals.cuts_in_shutdown += 1,
+            Ending::CutAfterShutdown => totals.cuts_after_shutdown += 1,
+        }
+    }
+
+    /// The power is off: what was not synced goes.
+    fn lose(&self, rng: &mut Rng, totals: &mut Totals) -> Checked<()> {
+        let Some(power) = &self.launch.power else { return Ok(()) };
+        let lost = power.lose(rng).map_err(one("applying the loss of power"))?;
+        totals.lost.add(&lost);
+        Ok(())
+    }
+
     /// Without a binlog a transaction over two engines is not crash safe on any 10.11 server: see
     /// docs/kill9.md.
     fn left_out(&self, plan: &Plan) -> HashSet<String> {
         let mut without = plan.without.clone();
-        if self.record.binlog.is_none() {
+        if self.without_mixed {
             without.insert("mixed".into());
         }
         without
     }
 
-    fn work_and_kill(&mut self, plan: &Plan, round: u64, rng: &mut Rng) -> Checked<()> {
+    fn work_and_end(
+        &mut self,
+        plan: &Plan,
+        round: u64,
+        ending: Ending,
+        rng: &mut Rng,
+    ) -> Checked<()> {
         let Some(server) = self.server.take() else { return Err(vec!["no server".into()]) };
         let settings = Settings {
             socket: server.socket(),
@@ -175,11 +254,11 @@ impl Epoch {
         };
         let sessions = rng.between(4, SLOTS as i64) as usize;
         let work = Duration::from_millis(rng.between(200, 3000) as u64);
-        let in_shutdown =
-            (plan.kill_in_shutdown && rng.one_in(4)).then(|| rng.between(0, 300) as u64);
         let with_ddl = settings.has("ddl") && rng.one_in(2);
+        let power = self.launch.power.clone();
+        let started = server.started;
         let (record, rng) = (&mut self.record, &*rng);
-        thread::scope(|scope| {
+        let ended = thread::scope(|scope| {
             for session in record.sessions.iter_mut().take(sessions) {
                 let (settings, rng) = (&settings, rng.fork(100 + session.slot as u64));
                 scope.spawn(move || workload::run_session(session, settings, rng));
@@ -190,24 +269,54 @@ impl Epoch {
                 scope.spawn(move || ddl::run_session(record, socket, engine, rng));
             }
             thread::sleep(work);
-            match in_shutdown {
-                None => server.kill().map_err(one("the kill")),
-                Some(ms) => server
-                    .kill_in_shutdown(Duration::from_millis(ms))
-                    .map_err(one("the kill in shutdown")),
-            }
-        })
+            end(server, ending, power.as_ref()).map_err(one("ending the server"))
+        });
+        // What a session saw says more than how the server went down.
+        let problems = self.record.complaints();
+        let ended = ended.and(no_complaints(&self.launch, started));
+        match problems.is_empty() {
+            true => ended,
+            false => Err([problems, ended.err().unwrap_or_default()].concat()),
+        }
     }
 
     /// Starts the server and kills it while it recovers, several times, in half of the rounds.
-    fn kill_restarts(&self, rng: &mut Rng) -> Checked<u64> {
+    fn kill_restarts(&self, rng: &mut Rng, totals: &mut Totals) -> Checked<()> {
         let kills = if rng.one_in(2) { rng.between(1, 4) } else { 0 };
         for _ in 0..kills {
             let server = self.launch.spawn().map_err(one("restart"))?;
             thread::sleep(Duration::from_millis(rng.between(0, 500) as u64));
             server.kill().map_err(one("kill during recovery"))?;
         }
-        Ok(kills as u64)
+        totals.kills += kills as u64;
+        totals.kills_in_recovery += kills as u64;
+        Ok(())
+    }
+
+    /// The same with the power, at a file call of the recovery or soon after it.
+    fn cut_restarts(&self, rng: &mut Rng, totals: &mut Totals) -> Checked<()> {
+        let Some(power) = &self.launch.power else { return Ok(()) };
+        let cuts = if rng.one_in(2) { rng.between(1, 3) } else { 0 };
+        for _ in 0..cuts {
+            let calls = 1u64 << rng.between(0, 10);
+            let calls = calls + rng.between(0, calls as i64) as u64;
+            let phase = rng.between(0, 3) as u64;
+            power.arm(calls, phase).map_err(one("arming a cut in recovery"))?;
+            let mut server = self.launch.spawn().map_err(one("restart"))?;
+            let started = server.started;
+            let answers = server.answers_before_cut().map_err(|error| {
+                eprintln!("{}", last_lines(&self.launch.error_log(), 15));
+                vec![format!("restart after a cut: {error}")]
+            })?;
+            if answers {
+                power.arm(rng.between(1, 20) as u64, phase).map_err(one("arming a cut"))?;
+                server.cut_off(false).map_err(one("the cut after recovery"))?;
+            }
+            no_complaints(&self.launch, started)?;
+            self.lose(rng, totals)?;
+            totals.cuts_in_recovery += 1;
+        }
+        Ok(())
     }
 
     fn verify(&mut self, plan: &Plan, server: &Server) -> Checked<Outcome> {
@@ -234,6 +343,34 @@ impl Epoch {
         for session in &self.record.sessions {
             used.extend(session.committed.autos.iter());
         }
+    }
+}
+
+fn end(server: Server, ending: Ending, power: Option<&Power>) -> std::io::Result<()> {
+    let arm = |calls, phase| power.map_or(Ok(()), |power| power.arm(calls, phase));
+    match ending {
+        Ending::Kill => server.kill(),
+        Ending::KillInShutdown(after) => server.kill_in_shutdown(after),
+        Ending::CutAfterShutdown => server.stop(),
+        Ending::Cut(calls, phase) => {
+            arm(calls, phase)?;
+            server.cut_off(false)
+        }
+        Ending::CutInShutdown(calls, phase) => {
+            server.terminate();
+            arm(calls, phase)?;
+            server.cut_off(true)
+        }
+    }
+}
+
+/// Whatever the shim did not see makes the run worthless.
+fn no_complaints(launch: &Launch, started: SystemTime) -> Checked<()> {
+    let Some(power) = &launch.power else { return Ok(()) };
+    let found = power.unseen(started).map_err(one("looking for unseen changes"))?;
+    match found.is_empty() {
+        true => Ok(()),
+        false => Err(found),
     }
 }
 

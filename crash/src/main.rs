@@ -5,8 +5,13 @@ mod args;
 mod binlog;
 mod client;
 mod ddl;
+#[allow(dead_code, reason = "the shim's side of it is compiled there")]
+#[path = "../../powershim/src/journal.rs"]
+mod journal;
 mod kill9;
+mod loss;
 mod ops;
+mod power;
 mod record;
 mod rng;
 mod server;
@@ -33,7 +38,8 @@ fn run(plan: &Plan, keep: bool) -> ExitCode {
         eprintln!("{}: {error}", plan.dir.display());
         return ExitCode::from(2);
     }
-    println!("kill9: {} rounds, engine {}, seed {}", plan.rounds, plan.engine, plan.seed);
+    let test = if plan.power.is_some() { "powercut" } else { "kill9" };
+    println!("{test}: {} rounds, engine {}, seed {}", plan.rounds, plan.engine, plan.seed);
     let started = Instant::now();
     let mut totals = Totals::default();
     let result = kill9::run(plan, &mut totals);
@@ -61,6 +67,9 @@ fn print_totals(totals: &Totals, seconds: f64) {
     println!("rounds                      {}", totals.rounds);
     println!("kills                       {}", totals.kills);
     println!("  of these in recovery      {}", totals.kills_in_recovery);
+    if totals.cuts > 0 {
+        print_losses(totals);
+    }
     println!("acknowledged commits        {}", totals.acknowledged);
     println!("in flight, found committed  {}", totals.committed);
     println!("in flight, found absent     {}", totals.absent);
@@ -68,6 +77,20 @@ fn print_totals(totals: &Totals, seconds: f64) {
     println!("transactions in the binlog  {}", totals.binlog_ids);
     println!("binlog files cut short      {}", totals.binlog_cut_short);
     println!("seconds                     {seconds:.1}");
+}
+
+fn print_losses(totals: &Totals) {
+    println!("cuts under load             {}", totals.cuts);
+    println!("cuts in recovery            {}", totals.cuts_in_recovery);
+    println!("cuts in a shutdown          {}", totals.cuts_in_shutdown);
+    println!("cuts after a shutdown       {}", totals.cuts_after_shutdown);
+    let lost = &totals.lost;
+    println!("unsynced changes            {}", lost.changes_at_risk);
+    println!("unsynced sectors            {}", lost.sectors_at_risk);
+    println!("  of these lost or torn     {}", lost.sectors);
+    println!("file lengths lost           {}", lost.lengths);
+    println!("unsynced names              {}", lost.names_at_risk);
+    println!("  of these lost             {}", lost.names);
 }
 
 fn report_failure(plan: &Plan, round: u64, problems: &[String]) {

@@ -5,13 +5,14 @@
 //! only `prctl` runs; a pid is used while its child has not been waited for.
 
 use crate::client::Client;
+use crate::power::Power;
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// The files of one MariaDB installation.
 #[derive(Clone)]
@@ -58,6 +59,13 @@ pub fn copy_tree(from: &Path, to: &Path) -> io::Result<()> {
     expect_success("cp", Command::new("cp").arg("-a").arg(from).arg(to).status()?)
 }
 
+/// The shim sees neither asynchronous I/O nor stdio, which writes the dump of the buffer pool.
+const WATCHED_OPTIONS: [&str; 3] = [
+    "--innodb-use-native-aio=0",
+    "--innodb-buffer-pool-dump-at-shutdown=0",
+    "--innodb-buffer-pool-load-at-startup=0",
+];
+
 /// How the server of one data directory is started, every time.
 #[derive(Clone)]
 pub struct Launch {
@@ -70,6 +78,8 @@ pub struct Launch {
     pub log_mib: i64,
     pub binlog_rotation_kib: i64,
     pub extra: Vec<String>,
+    /// Watches the server's files, when its power is to be cut.
+    pub power: Option<Power>,
 }
 
 impl Launch {
@@ -101,6 +111,10 @@ impl Launch {
             "--innodb-flush-log-at-trx-commit=1".into(),
             "--innodb-lock-wait-timeout=2".into(),
         ];
+        if self.power.is_some() {
+            options.extend(WATCHED_OPTIONS.map(String::from));
+            options.push(format!("--tmpdir={}", self.dir.display()));
+        }
         options.extend(user_option().map(String::from));
         options.extend(self.binlog_options());
         options.extend(self.sluice_options());
@@ -142,6 +156,10 @@ impl Launch {
         let mut command = Command::new(self.prefix.program("mariadbd"));
         command.args(self.options()).stdin(Stdio::null());
         command.stdout(log.try_clone()?).stderr(log);
+        if let Some(power) = &self.power {
+            command.envs(power.environment());
+        }
+        let started = SystemTime::now();
         // SAFETY: between fork and exec only prctl is called, which is async-signal-safe.
         unsafe {
             command.pre_exec(|| {
@@ -149,32 +167,68 @@ impl Launch {
                 Ok(())
             });
         }
-        Ok(Server { child: command.spawn()?, launch: self.clone() })
+        Ok(Server { child: command.spawn()?, launch: self.clone(), started })
     }
 
     /// Starts the server and waits until it answers.
     pub fn start(&self) -> io::Result<Server> {
         let mut server = self.spawn()?;
-        let give_up = Instant::now() + Duration::from_secs(120);
-        while Instant::now() < give_up {
-            if let Some(status) = server.child.try_wait()? {
-                return Err(io::Error::other(format!("the server did not start: {status}")));
-            }
-            if Client::connect(&self.socket(), "").is_ok() {
-                return Ok(server);
-            }
-            sleep(Duration::from_millis(20));
-        }
-        Err(io::Error::other("the server did not answer within 120 s"))
+        server.wait_for_answer()?;
+        Ok(server)
     }
 }
 
 pub struct Server {
     child: Child,
     launch: Launch,
+    pub started: SystemTime,
 }
 
+/// How long after the switch the power may still be on: an idle server makes few file calls.
+const CUT_LIMIT: Duration = Duration::from_secs(5);
+
 impl Server {
+    pub fn wait_for_answer(&mut self) -> io::Result<()> {
+        let give_up = Instant::now() + Duration::from_secs(120);
+        while Instant::now() < give_up {
+            if let Some(status) = self.child.try_wait()? {
+                return Err(io::Error::other(format!("the server did not start: {status}")));
+            }
+            if Client::connect(&self.socket(), "").is_ok() {
+                return Ok(());
+            }
+            sleep(Duration::from_millis(20));
+        }
+        Err(io::Error::other("the server did not answer within 120 s"))
+    }
+
+    /// Waits for the cut that is armed. A server that does nothing more is cut off anyway.
+    pub fn cut_off(mut self, may_stop: bool) -> io::Result<()> {
+        let give_up = Instant::now() + CUT_LIMIT;
+        while Instant::now() < give_up {
+            if let Some(status) = self.child.try_wait()? {
+                return match status.signal() {
+                    Some(libc::SIGKILL) => Ok(()),
+                    None if may_stop && status.success() => Ok(()),
+                    _ => Err(io::Error::other(format!("the server has ended by itself: {status}"))),
+                };
+            }
+            sleep(Duration::from_millis(1));
+        }
+        self.kill()
+    }
+
+    /// Waits until the server answers, or the cut that is armed has come; true if it answers.
+    pub fn answers_before_cut(&mut self) -> io::Result<bool> {
+        match self.wait_for_answer() {
+            Ok(()) => Ok(true),
+            Err(error) => match self.child.try_wait()?.and_then(|s| s.signal()) {
+                Some(libc::SIGKILL) => Ok(false),
+                _ => Err(error),
+            },
+        }
+    }
+
     /// SIGKILL. An error when the server was dead already: nobody but us may end it.
     pub fn kill(mut self) -> io::Result<()> {
         if let Some(status) = self.child.try_wait()? {
@@ -207,7 +261,7 @@ impl Server {
         Err(io::Error::other("the server did not shut down within 60 s"))
     }
 
-    fn terminate(&self) {
+    pub fn terminate(&self) {
         // SAFETY: the child has not been waited for, so its process id is still its own.
         unsafe { libc::kill(self.child.id() as i32, libc::SIGTERM) };
     }

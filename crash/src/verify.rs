@@ -70,7 +70,7 @@ impl Record {
     }
 
     /// What the sessions themselves have complained about while they ran.
-    fn complaints(&mut self) -> Problems {
+    pub fn complaints(&mut self) -> Problems {
         let mut all: Problems =
             self.sessions.iter_mut().flat_map(|s| s.violations.drain(..)).collect();
         all.append(&mut self.ddl.violations);

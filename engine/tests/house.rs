@@ -22,7 +22,7 @@ const ROOMS: [(&str, &[&str]); 10] = [
 ];
 
 /// The only files with `unsafe` code. Each says at its top why it is sound.
-const UNSAFE_FILES: [&str; 16] = [
+const UNSAFE_FILES: [&str; 21] = [
     "engine/src/os/aligned.rs",
     "engine/src/os/real.rs",
     "engine/src/wal/ring.rs",
@@ -41,6 +41,12 @@ const UNSAFE_FILES: [&str; 16] = [
     "cli/src/server/start.rs",
     "cli/src/server/stop.rs",
     "crash/src/server.rs",
+    // It replaces libc's file calls in the server that loads it.
+    "powershim/src/data.rs",
+    "powershim/src/names.rs",
+    "powershim/src/raw.rs",
+    "powershim/src/state.rs",
+    "powershim/src/unseen.rs",
 ];
 
 const FILE_LINES_MAX: usize = 1000;
@@ -89,7 +95,7 @@ fn workspace() -> PathBuf {
 fn sources() -> Vec<Source> {
     let root = workspace();
     let mut found = Vec::new();
-    for member in ["engine", "plugin", "cli", "sim", "crash"] {
+    for member in ["engine", "plugin", "cli", "sim", "crash", "powershim"] {
         collect(&root, &root.join(member), &mut found);
     }
     assert!(found.len() > 100, "no source tree under {}", root.display());

@@ -19,7 +19,7 @@ use crate::handler::{Change, Find, Handler, ImageBound};
 use crate::record::Record;
 use crate::session::Session;
 use sluice_engine::base::{Error, Result};
-use sluice_engine::db::{Direction, Isolation, ReadMode, Savepoint, WaitPolicy};
+use sluice_engine::db::{CheckDepth, Direction, Isolation, ReadMode, Savepoint, WaitPolicy};
 use std::cell::RefCell;
 use std::ffi::{c_char, c_void, CStr};
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -140,7 +140,11 @@ fn guard(call: impl FnOnce() -> Result<i32>) -> i32 {
     let code = match catch_unwind(AssertUnwindSafe(call)) {
         Ok(Ok(code)) => code,
         Ok(Err(error)) => {
-            set_message(if errors::has_detail(&error) { error.to_string() } else { String::new() });
+            set_message(if errors::has_detail(&error) {
+                crate::engine::describe(&error)
+            } else {
+                String::new()
+            });
             errors::code(&error)
         }
         Err(panic) => {

@@ -127,15 +127,6 @@ fn sluice_truncate_table(name: *const c_char) -> i32 {
     })
 }
 
-fn sluice_check_table(name: *const c_char, print: Print, context: *mut c_void) -> i32 {
-    guard(|| {
-        // SAFETY: argument 3.
-        let faults = engine::get()?.check_table(unsafe { text(name)? })?;
-        faults.iter().for_each(|fault| print_text(print, context, fault));
-        Ok(if faults.is_empty() { 0 } else { HA_ERR_CRASHED })
-    })
-}
-
 fn sluice_session_open(id: u64, to: *mut *mut Session) -> i32 {
     guard(|| {
         let session = Box::new(Session::new(engine::get()?, id));
@@ -492,6 +483,17 @@ fn sluice_unlock_row(handler: *mut Handler, session: *mut Session) -> i32 {
         let (handler, session) = unsafe { (borrow(handler)?, borrow(session)?) };
         handler.unlock_row(session);
         Ok(0)
+    })
+}
+
+fn sluice_check_table(handler: *mut Handler, quick: u32, print: Print, context: *mut c_void) -> i32 {
+    guard(|| {
+        // SAFETY: argument 1.
+        let handler = unsafe { borrow(handler)? };
+        let depth = if quick != 0 { CheckDepth::Quick } else { CheckDepth::Full };
+        let faults = handler.check(engine::get()?, depth)?.faults;
+        faults.iter().for_each(|fault| print_text(print, context, fault));
+        Ok(if faults.is_empty() { 0 } else { HA_ERR_CRASHED })
     })
 }
 

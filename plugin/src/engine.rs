@@ -87,6 +87,17 @@ pub fn log(level: Level, text: &str) {
     db::Host::log(&Host, level, text);
 }
 
+/// The text of an error for the user; damage is named and goes to the error log as well.
+pub fn describe(error: &Error) -> String {
+    match ENGINE.get() {
+        Some(engine) => {
+            engine.report_damage(error);
+            engine.describe_damage(error)
+        }
+        None => error.to_string(),
+    }
+}
+
 pub fn log_error(text: &str) {
     log(Level::Error, text);
 }

@@ -13,7 +13,9 @@ use crate::session::Session;
 use crate::shape::{Collator, Index, Shape};
 use sluice_engine::base::codec::put_bytes;
 use sluice_engine::base::{Error, Result};
-use sluice_engine::db::{Cursor, Direction, Engine, Entry, ReadMode, RowWrite, Table};
+use sluice_engine::db::{
+    CheckDepth, Cursor, Direction, Engine, Entry, ReadMode, RowWrite, Table, TableReport,
+};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -135,6 +137,14 @@ impl Handler {
             self.scan_end();
         }
         Ok(())
+    }
+
+    /// CHECK TABLE. Where an entry keeps its row's key only the shape of the table says.
+    pub fn check(&self, engine: &Arc<Engine>, depth: CheckDepth) -> Result<TableReport> {
+        let row_key = |index: usize, key: &[u8], payload: &[u8]| {
+            key::split_entry(&self.shape, index, key, payload).map(|(row, _)| row.to_vec())
+        };
+        engine.check_table(&self.name, depth, Some(&row_key))
     }
 
     // Writing.

@@ -2,6 +2,7 @@
 //!
 //! An error is logged where it is consumed, not where it passes.
 
+use super::ids::PageId;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,9 +15,9 @@ pub type Result<T> = std::result::Result<T, Error>;
 pub enum Error {
     /// A system call failed. `op` is the call in the infinitive ("write", "sync", "open").
     Io { op: &'static str, path: PathBuf, source: Arc<std::io::Error> },
-    /// Bytes from disk are not what was written there.
-    Corrupt { what: String, place: String },
-    /// No room: "log", "store", "disk". Freeing space is enough to go on.
+    /// Bytes from disk are not what was written there; `page`, if it is known which page that is.
+    Corrupt { what: String, place: String, page: Option<PageId> },
+    /// No room: "log", "page store", "disk". Freeing space is enough to go on.
     Full { what: &'static str },
     /// An earlier write or sync failed; the engine refuses everything that needs durability.
     Poisoned { cause: String },
@@ -50,7 +51,23 @@ impl Error {
     }
 
     pub fn corrupt(what: impl Into<String>, place: impl Into<String>) -> Self {
-        Error::Corrupt { what: what.into(), place: place.into() }
+        Error::Corrupt { what: what.into(), place: place.into(), page: None }
+    }
+
+    /// Names the damaged page, unless the error does so already.
+    pub fn of_page(mut self, id: PageId) -> Self {
+        if let Error::Corrupt { page, .. } = &mut self {
+            page.get_or_insert(id);
+        }
+        self
+    }
+
+    /// The page that a [`Error::Corrupt`] is about.
+    pub fn damaged_page(&self) -> Option<PageId> {
+        match self {
+            Error::Corrupt { page, .. } => *page,
+            _ => None,
+        }
     }
 }
 
@@ -60,7 +77,7 @@ impl fmt::Display for Error {
             Error::Io { op, path, source } => {
                 write!(f, "cannot {op} {}: {source}", path.display())
             }
-            Error::Corrupt { what, place } => write!(f, "corrupt: {what} at {place}"),
+            Error::Corrupt { what, place, .. } => write!(f, "corrupt: {what} at {place}"),
             Error::Full { what } => write!(f, "the {what} is full"),
             Error::Poisoned { cause } => {
                 write!(f, "writes are stopped since an earlier failure: {cause}")

@@ -13,9 +13,10 @@
 //! 3. *Authority* over the binlog is a logged state. While it is on, what lies behind the last
 //!    group end in the log was neither acknowledged nor seen by a replica, and is cut after a
 //!    crash. While it is off the file is never touched.
-//! 4. Authority begins at a position up to which the file is synced, and its record is
-//!    durable before the bytes that follow are in the file. It ends (*settled*) only after every file it covers is synced.
-//!    A fault ends it unsettled first: from then on files are completed, but no longer cut.
+//! 4. Authority begins at a position up to which the file is synced, and its record is durable
+//!    before the bytes that follow are in the file. It ends (*settled*) only after every file it
+//!    covers is synced. A fault ends it unsettled first: from then on files are completed, but no
+//!    longer cut.
 //! 5. Log with bytes that no sync of their file has covered is pinned: recovery's scan starts at
 //!    or below it ([`Binlog::note_and_pin`]).
 //! 6. State records carry a sequence number, the checkpoint's note the last one that it contains:

@@ -58,7 +58,8 @@ pub fn apply(page: &mut [u8], page_id: PageId, change: &[u8], lsn: Lsn) -> Resul
 
 #[cold]
 fn mismatch(page: PageId, what: &str) -> Error {
-    Error::corrupt(format!("change does not fit: {what}"), page.to_string())
+    let place = format!("page {page}");
+    Error::corrupt(format!("change does not fit: {what}"), place).of_page(page)
 }
 
 fn set_u16(page: &mut [u8; PAGE_BYTES], i: usize, v: usize) {

@@ -81,44 +81,76 @@ fn verify_entry(node: Node<'_>, i: usize) -> std::result::Result<(), &'static st
     ensure(node.covers(&node.key(i)), "key outside of its fences")
 }
 
+/// Faults that one check of a tree collects: a damaged disk needs no longer list.
+const FAULTS_MAX: usize = 100;
+
 impl Tree {
-    /// Verifies every node, its place under its parent, and the order of all keys. Other threads may
-    /// go on; each subtree is verified as it is when its parent is latched.
+    /// Verifies every node, its place under its parent, and the order of all keys; answers the first
+    /// fault. Other threads may go on; each subtree is verified as it is when its parent is latched.
     pub fn check(&self) -> Result<TreeShape> {
-        let root = self.read_root()?;
-        let node = Node::new(&root);
-        if !node.low().is_empty() || node.high().is_some() {
-            return Err(self.corrupt("the root does not cover all keys", self.root));
+        let mut faults = Vec::new();
+        let shape = self.check_all(&mut faults);
+        match faults.into_iter().next() {
+            None => Ok(shape),
+            Some(error) => Err(error),
         }
-        let mut shape = TreeShape { height: u64::from(node.level()) + 1, ..Default::default() };
-        self.check_subtree(&root, &mut shape)?;
-        Ok(shape)
     }
 
-    fn check_subtree(&self, guard: &ReadGuard, shape: &mut TreeShape) -> Result<()> {
-        check_page(guard)?;
+    /// As [`Tree::check`], and goes on behind a fault with what can still be reached. The shape
+    /// counts what was verified.
+    pub fn check_all(&self, faults: &mut Vec<Error>) -> TreeShape {
+        let mut shape = TreeShape::default();
+        let root = match self.read_root() {
+            Ok(root) => root,
+            Err(error) => {
+                faults.push(error);
+                return shape;
+            }
+        };
+        let node = Node::new(&root);
+        shape.height = u64::from(node.level()) + 1;
+        if !node.low().is_empty() || node.high().is_some() {
+            faults.push(self.corrupt("the root does not cover all keys", self.root));
+        }
+        self.check_subtree(&root, &mut shape, faults);
+        shape
+    }
+
+    fn check_subtree(&self, guard: &ReadGuard, shape: &mut TreeShape, faults: &mut Vec<Error>) {
+        if let Err(error) = check_page(guard) {
+            return faults.push(error.of_page(guard.page()));
+        }
         let node = Node::new(guard);
         if node.is_leaf() {
             shape.leaves += 1;
             shape.entries += node.count() as u64;
             shape.leaf_used_bytes += node.used() as u64;
-            return Ok(());
+            return;
         }
         shape.inner_nodes += 1;
         for i in 0..node.count() {
-            let child = self.read_child(node, i)?;
-            let below = Node::new(&child);
-            let low = node.key(i);
-            let high = if i + 1 < node.count() {
-                Some(node.key(i + 1))
-            } else {
-                node.high().map(<[u8]>::to_vec)
-            };
-            if below.low() != low || below.high() != high.as_deref() {
-                return Err(self.corrupt("fences differ from the parent's", below.page_id()));
+            if faults.len() >= FAULTS_MAX {
+                return;
             }
-            self.check_subtree(&child, shape)?;
+            match self.check_child(node, i) {
+                Ok(child) => self.check_subtree(&child, shape, faults),
+                Err(error) => faults.push(error),
+            }
         }
-        Ok(())
+    }
+
+    fn check_child(&self, node: Node<'_>, i: usize) -> Result<ReadGuard> {
+        let child = self.read_child(node, i)?;
+        let below = Node::new(&child);
+        let low = node.key(i);
+        let high = if i + 1 < node.count() {
+            Some(node.key(i + 1))
+        } else {
+            node.high().map(<[u8]>::to_vec)
+        };
+        if below.low() != low || below.high() != high.as_deref() {
+            return Err(self.corrupt("fences differ from the parent's", below.page_id()));
+        }
+        Ok(child)
     }
 }

@@ -24,7 +24,7 @@ impl Tree {
     pub(super) fn merge_at(&self, key: &[u8], level: u8) -> Result<()> {
         let mut level = level;
         loop {
-            self.env.wal.admit()?;
+            self.env.wal.admit_owed()?;
             let Some(parent) = self.write_at(key, level + 1)? else { return Ok(()) };
             let is_root = parent.page() == self.root;
             match self.merge_child(parent, key)? {
@@ -95,7 +95,7 @@ impl Tree {
     /// While the root has one child, it takes over that child's content.
     fn shrink_root(&self) -> Result<()> {
         loop {
-            self.env.wal.admit()?;
+            self.env.wal.admit_owed()?;
             let mut root = self.write_root()?;
             let node = Node::new(&root);
             if node.is_leaf() || node.count() > 1 {

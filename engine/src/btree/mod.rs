@@ -26,17 +26,21 @@ mod check;
 mod codec;
 mod descend;
 mod estimate;
+mod inspect;
 mod merge;
 mod node;
 mod record;
 mod scan;
 mod split;
+mod sweep;
 #[cfg(test)]
 mod tests;
 mod tree;
 
 pub use apply::{apply, change_creates_page, page_lsn};
 pub use check::{check_page, TreeShape};
+pub use inspect::{describe_change, view_page, NodeView};
 pub use record::{decode_record, TreeRecord, RECORD_TREE};
 pub use scan::{Direction, LeafEnd};
+pub use sweep::Swept;
 pub use tree::{Change, DeadTest, Env, Tree};

@@ -28,7 +28,7 @@ impl Tree {
     /// Returns when the entry fits (or did at that moment: the caller looks again).
     pub(super) fn make_room(&self, need: &Need<'_>) -> Result<()> {
         loop {
-            self.env.wal.admit()?;
+            self.env.wal.admit_owed()?;
             let Some(mut parent) = self.write_at(need.key, need.level + 1)? else {
                 if self.make_room_in_root(need)? {
                     return Ok(());

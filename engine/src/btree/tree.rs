@@ -96,7 +96,7 @@ impl Tree {
 
     /// A new empty tree; its record is in the log, not flushed.
     pub fn create(env: Arc<Env>, id: TreeId) -> Result<Arc<Tree>> {
-        env.wal.admit()?;
+        env.wal.admit_owed()?;
         let root = env.allocate();
         let mut guard = env.pool.create(root, id)?;
         let mut change = Vec::new();
@@ -132,7 +132,7 @@ impl Tree {
         decide: &mut dyn FnMut(Option<&[u8]>) -> Change<'c>,
     ) -> Result<Option<Appended>> {
         check_key(key)?;
-        self.env.wal.admit()?;
+        self.env.wal.admit_owed()?;
         loop {
             let mut leaf = self.write_leaf(key)?;
             let node = Node::new(&leaf);
@@ -201,7 +201,8 @@ impl Tree {
 
     #[cold]
     pub(super) fn corrupt(&self, what: &str, page: PageId) -> Error {
-        Error::corrupt(format!("tree {}: {what}", self.id), format!("page {page}"))
+        let place = self.env.pool.store().place_of(page);
+        Error::corrupt(format!("page {page} of tree {}: {what}", self.id), place).of_page(page)
     }
 }
 

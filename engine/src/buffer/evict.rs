@@ -1,4 +1,7 @@
-//! Finding memory: free frames, then clean victims by second chance, then writeback of dirty ones.
+//! Finding memory. The background keeps a reserve of free frames ([`Pool::evict_step`]): it sweeps
+//! the clock, takes clean frames and writes dirty ones back. A miss takes a free frame, else a
+//! clean victim; it does no I/O for memory while somebody else does it: rather the pool grows by
+//! a few frames, and writers are held back ([`Pool::admit`]) until it has shrunk again.
 
 use super::frame::PageBuf;
 use super::pool::Pool;
@@ -7,18 +10,28 @@ use super::writeback::{claim, Claim, Patience, BATCH_PAGES};
 use crate::base::Result;
 use std::sync::atomic::{Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Most steps of the clock in one shard per visit: bounds how long its lock is held.
 const CLOCK_STEPS_MAX: usize = 128;
 
-/// Free frames that the background step keeps ready, as a share of the capacity.
-const FREE_SHARE: usize = 64;
-const FREE_MAX: usize = 256;
+/// Free frames that the background keeps ready, as a share of the capacity: what misses take
+/// while it waits for a processor.
+const RESERVE_SHARE: usize = 16;
+const RESERVE_MAX: usize = 1024;
+/// The share of the capacity by which misses may exceed it before they write pages themselves.
+const EXCESS_SHARE: usize = 8;
+/// Percent of the capacity that may be dirty: so reads find clean victims when the store is full.
+const DIRTY_PERCENT_MAX: usize = 75;
+
+/// Longest that one change waits for the background to catch up.
+const ADMIT_WAIT_MAX: Duration = Duration::from_secs(1);
+const ADMIT_WAIT_SLICE: Duration = Duration::from_millis(20);
 
 impl Pool {
     /// Memory for a page. Never waits for a latch.
     pub(super) fn take_buf(&self) -> Result<PageBuf> {
-        if let Some(buf) = self.free.lock().pop() {
+        if let Some(buf) = self.take_free() {
             return Ok(buf);
         }
         let capacity = self.capacity_frames.load(SeqCst);
@@ -27,6 +40,11 @@ impl Pool {
         }
         if let Some(slot) = self.clean_victim() {
             return Ok(self.take_memory(slot));
+        }
+        let excess = capacity / EXCESS_SHARE;
+        if self.waker.get().is_some() && self.frames.load(SeqCst) < capacity + excess {
+            self.counters.overcommits.fetch_add(1, Relaxed);
+            return Ok(self.new_buf());
         }
         self.counters.inline_writebacks.fetch_add(1, Relaxed);
         let written = self.write_claims(self.dirty_victims(BATCH_PAGES), Patience::Try);
@@ -42,35 +60,124 @@ impl Pool {
         Ok(self.new_buf())
     }
 
-    /// Keeps free frames ahead of need: evicts clean victims, writes dirty ones back first.
-    pub fn evict_step(&self, budget_pages: usize) -> Result<()> {
+    /// A free frame; calls the background when the reserve is half used up.
+    fn take_free(&self) -> Option<PageBuf> {
+        let (buf, left) = {
+            let mut free = self.free.lock();
+            (free.pop(), free.len())
+        };
+        if left <= self.reserve() / 2 && self.free_deficit() > 0 {
+            if let Some(wake) = self.waker.get() {
+                wake();
+            }
+        }
+        buf
+    }
+
+    /// Says that somebody calls [`Pool::evict_step`] in the background, and how to wake them. The
+    /// first call decides.
+    pub fn set_waker(&self, wake: Box<dyn Fn() + Send + Sync>) {
+        self.waker.get_or_init(|| wake);
+    }
+
+    /// To be called before a change, with no latch held: waits while the pool is over its
+    /// capacity because the background has not written enough. It gives up after a while: what
+    /// happens then is up to the misses.
+    pub fn admit(&self) {
+        if self.is_behind() {
+            self.wait_for_background();
+        }
+    }
+
+    fn is_behind(&self) -> bool {
+        let capacity = self.capacity_frames.load(Relaxed);
+        self.waker.get().is_some()
+            && self.frames.load(Relaxed) > capacity + capacity / (2 * EXCESS_SHARE)
+    }
+
+    #[cold]
+    fn wait_for_background(&self) {
+        self.counters.waits.fetch_add(1, Relaxed);
+        let mut waited = Duration::ZERO;
+        while waited < ADMIT_WAIT_MAX && self.is_behind() {
+            if let Some(wake) = self.waker.get() {
+                wake();
+            }
+            let mut guard = self.behind.lock();
+            self.caught_up.wait_for(&mut guard, ADMIT_WAIT_SLICE);
+            waited += ADMIT_WAIT_SLICE;
+        }
+    }
+
+    /// Keeps free frames ahead of need, and the share of dirty ones below its limit. True: more
+    /// is to be done now.
+    pub fn evict_step(&self, budget_pages: usize) -> Result<bool> {
         let mut budget = budget_pages;
-        loop {
-            while self.free_deficit() > 0 && budget > 0 {
-                let Some(slot) = self.clean_victim() else { break };
-                budget -= 1;
+        while budget > 0 {
+            let wanted = self.free_deficit().min(budget);
+            let to_clean = self.dirty_excess().min(budget).min(BATCH_PAGES);
+            if wanted == 0 && to_clean == 0 {
+                return Ok(false);
+            }
+            let (freed, mut claims) = self.sweep(wanted);
+            if claims.len() < to_clean {
+                claims.extend(self.dirty_victims(to_clean - claims.len()));
+            }
+            let seen = freed + claims.len();
+            budget = budget.saturating_sub(seen);
+            let written = self.write_claims(claims, Patience::Try)?;
+            if !self.is_behind() {
+                drop(self.behind.lock());
+                self.caught_up.notify_all();
+            }
+            if freed + written == 0 {
+                // Everything is in use at this moment.
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Turns the clock in every shard until `wanted` clean frames were freed or a batch of dirty
+    /// ones was met and claimed.
+    fn sweep(&self, wanted: usize) -> (usize, Vec<Claim>) {
+        let start = self.next_shard.fetch_add(1, Relaxed);
+        let (mut freed, mut claims) = (0, Vec::new());
+        for n in 0..2 * SHARDS {
+            if freed >= wanted || claims.len() >= BATCH_PAGES {
+                break;
+            }
+            let room = BATCH_PAGES - claims.len();
+            let share = (wanted - freed).min(wanted / SHARDS + 1);
+            let victims = sweep_shard(&mut self.table.nth(start + n), share, room, &mut claims);
+            freed += victims.len();
+            for slot in victims {
                 let buf = self.take_memory(slot);
                 self.give_buf(buf);
             }
-            let wanted = self.free_deficit().min(budget);
-            if wanted == 0 {
-                return Ok(());
-            }
-            let claims = self.dirty_victims(wanted.min(BATCH_PAGES));
-            if claims.is_empty() {
-                return Ok(());
-            }
-            budget = budget.saturating_sub(claims.len());
-            self.write_claims(claims, Patience::Wait)?;
         }
+        (freed, claims)
+    }
+
+    fn reserve(&self) -> usize {
+        (self.capacity_frames.load(Relaxed) / RESERVE_SHARE).clamp(1, RESERVE_MAX)
     }
 
     /// How many frames should be freed now.
     fn free_deficit(&self) -> usize {
         let capacity = self.capacity_frames.load(SeqCst);
-        let target = (capacity / FREE_SHARE).clamp(1, FREE_MAX);
         let in_table = self.frames.load(SeqCst).saturating_sub(self.free.lock().len());
-        (in_table + target).saturating_sub(capacity)
+        (in_table + self.reserve()).saturating_sub(capacity)
+    }
+
+    /// How many frames the background lets be dirty.
+    pub fn dirty_max(&self) -> u64 {
+        let share = self.capacity_frames.load(Relaxed) * DIRTY_PERCENT_MAX / 100;
+        share.max(BATCH_PAGES) as u64
+    }
+
+    fn dirty_excess(&self) -> usize {
+        self.dirty.load(Relaxed).saturating_sub(self.dirty_max() as usize)
     }
 
     fn take_memory(&self, slot: Slot) -> PageBuf {
@@ -84,7 +191,8 @@ impl Pool {
     fn clean_victim(&self) -> Option<Slot> {
         let start = self.next_shard.fetch_add(1, Relaxed);
         // Two passes: the first may only take second chances away.
-        (0..2 * SHARDS).find_map(|n| clean_victim_in(&mut self.table.nth(start + n)))
+        (0..2 * SHARDS)
+            .find_map(|n| sweep_shard(&mut self.table.nth(start + n), 1, 0, &mut Vec::new()).pop())
     }
 
     fn dirty_victims(&self, limit: usize) -> Vec<Claim> {
@@ -105,7 +213,16 @@ impl Pool {
     }
 }
 
-fn clean_victim_in(shard: &mut Shard) -> Option<Slot> {
+/// Moves the hand on: takes second chances away, removes up to `wanted` clean frames, and claims
+/// up to `room` dirty ones.
+fn sweep_shard(
+    shard: &mut Shard,
+    wanted: usize,
+    room: usize,
+    claims: &mut Vec<Claim>,
+) -> Vec<Slot> {
+    let mut victims = Vec::new();
+    let claims_max = claims.len() + room;
     let steps = (2 * shard.slots.len()).min(CLOCK_STEPS_MAX);
     for _ in 0..steps {
         if shard.hand >= shard.slots.len() {
@@ -120,9 +237,19 @@ fn clean_victim_in(shard: &mut Shard) -> Option<Slot> {
         // Exclusive ownership first: it makes a last holder's changes of the state visible. New
         // references are made only under this shard's lock.
         let unused = Arc::get_mut(&mut slot.latch).is_some();
-        if unused && !slot.meta.is_dirty() && !slot.meta.is_writing() {
-            return Some(shard.remove_at(i));
+        if !unused || slot.meta.is_writing() {
+            continue;
+        }
+        if !slot.meta.is_dirty() {
+            victims.push(shard.remove_at(i));
+            // Another frame stands here now.
+            shard.hand = i;
+            if victims.len() >= wanted {
+                break;
+            }
+        } else if claims.len() < claims_max {
+            claims.extend(claim(shard, i));
         }
     }
-    None
+    victims
 }

@@ -3,7 +3,9 @@
 use crate::base::{Lsn, PageId, TreeId, PAGE_BYTES};
 use crate::os::sync::{ArcRwLockReadGuard, ArcRwLockWriteGuard, RawRwLock, RwLock};
 use std::ops::Deref;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{
+    AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst,
+};
 use std::sync::Arc;
 
 pub(super) type PageBuf = Box<[u8; PAGE_BYTES]>;
@@ -33,11 +35,14 @@ pub(super) struct Meta {
     pub referenced: AtomicBool,
     /// The page is being freed: no writeback may copy it any more.
     pub doomed: AtomicBool,
+    /// Frames of the pool with a recovery LSN, this one included if it has one.
+    dirty: Arc<AtomicUsize>,
 }
 
 impl Meta {
-    pub fn new(page: PageId, tree: TreeId) -> Meta {
+    pub fn new(page: PageId, tree: TreeId, dirty: Arc<AtomicUsize>) -> Meta {
         Meta {
+            dirty,
             page,
             tree: AtomicU32::new(tree.0),
             rec_lsn: AtomicU64::new(CLEAN),
@@ -55,12 +60,31 @@ impl Meta {
         self.tree.store(tree.0, SeqCst);
     }
 
+    /// Dirty from `lsn` on, unless it is from earlier.
+    pub fn set_dirty(&self, lsn: u64) {
+        if self.rec_lsn.fetch_min(lsn, SeqCst) == CLEAN && lsn != CLEAN {
+            self.dirty.fetch_add(1, Relaxed);
+        }
+    }
+
+    pub fn set_clean(&self) {
+        if self.rec_lsn.swap(CLEAN, SeqCst) != CLEAN {
+            self.dirty.fetch_sub(1, Relaxed);
+        }
+    }
+
     pub fn is_dirty(&self) -> bool {
         self.rec_lsn.load(SeqCst) != CLEAN
     }
 
     pub fn is_writing(&self) -> bool {
         self.writing_lsn.load(SeqCst) != CLEAN
+    }
+}
+
+impl Drop for Meta {
+    fn drop(&mut self) {
+        self.set_clean();
     }
 }
 
@@ -102,7 +126,7 @@ impl WriteGuard {
     pub fn will_change(&mut self, log_end: Lsn) {
         let meta = &self.0.meta;
         if meta.rec_lsn.load(SeqCst) > log_end.0 {
-            meta.rec_lsn.fetch_min(log_end.0, SeqCst);
+            meta.set_dirty(log_end.0);
         }
     }
 

@@ -14,6 +14,8 @@
 //! 5. No call waits for a latch of another page while the pool's own locks are held, and a miss
 //!    (whose caller may hold latches) only tries latches of victims.
 //! 6. Latches: parent before child, left before right.
+//! 7. A page that was given up ([`Pool::give_up`]) is never handed out again, whatever the store
+//!    holds of it: the work owed to it was put aside, so an older image would be wrong data.
 //!
 //! States of a frame, with the function that makes each transition:
 //!
@@ -28,6 +30,7 @@
 //! any     --Pool::free/discard-------> dead, absent
 //! ```
 
+mod bad;
 mod evict;
 mod frame;
 mod pool;

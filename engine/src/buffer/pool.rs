@@ -1,9 +1,10 @@
 //! Fetching pages: hit, miss, creation, removal.
 
+use super::bad::BadPages;
 use super::frame::{new_page_buf, Body, Meta, PageBuf, ReadGuard, WriteGuard, CLEAN};
 use super::table::{Shard, Slot, Table, SHARDS};
 use crate::base::{Error, Lsn, PageId, Result, TreeId, PAGE_BYTES};
-use crate::os::sync::{ArcRwLockWriteGuard, Mutex, RawRwLock, RwLock};
+use crate::os::sync::{ArcRwLockWriteGuard, Condvar, Mutex, RawRwLock, RwLock};
 use crate::store::{Compression, Store};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
@@ -32,6 +33,8 @@ pub struct PoolStats {
     pub inline_writebacks: u64,
     /// Frames allocated over the capacity, because everything else was in use.
     pub overcommits: u64,
+    /// Changes that waited because the pool was over its capacity.
+    pub waits: u64,
 }
 
 #[derive(Default)]
@@ -41,7 +44,10 @@ pub(super) struct Counters {
     pub writebacks: AtomicU64,
     pub inline_writebacks: AtomicU64,
     pub overcommits: AtomicU64,
+    pub waits: AtomicU64,
 }
+
+pub(super) type Waker = Box<dyn Fn() + Send + Sync>;
 
 /// Verifies the structure of a page that came from the store.
 pub type PageCheck = fn(&[u8]) -> Result<()>;
@@ -56,8 +62,16 @@ pub struct Pool {
     /// Shard where the next search for a victim begins.
     pub(super) next_shard: AtomicUsize,
     pub(super) counters: Counters,
+    /// Dirty frames. Each counts itself.
+    pub(super) dirty: Arc<AtomicUsize>,
+    /// Wakes whoever evicts in the background, if anybody does.
+    pub(super) waker: OnceLock<Waker>,
+    /// Who waits in [`Pool::admit`].
+    pub(super) behind: Mutex<()>,
+    pub(super) caught_up: Condvar,
     compression: RwLock<HashMap<TreeId, Compression>>,
     check: OnceLock<PageCheck>,
+    pub(super) bad: BadPages,
 }
 
 enum Found<G> {
@@ -76,8 +90,13 @@ impl Pool {
             free: Mutex::default(),
             next_shard: AtomicUsize::new(0),
             counters: Counters::default(),
+            dirty: Arc::default(),
+            waker: OnceLock::new(),
+            behind: Mutex::default(),
+            caught_up: Condvar::new(),
             compression: RwLock::default(),
             check: OnceLock::new(),
+            bad: BadPages::default(),
         })
     }
 
@@ -142,6 +161,7 @@ impl Pool {
     /// that a checkpoint either has the page forgotten or replays the record that frees it.
     pub fn free(&self, page: PageId) {
         self.remove(page, || self.store.free(page));
+        self.bad.remove(page);
     }
 
     fn remove(&self, page: PageId, forget: impl FnOnce()) {
@@ -199,23 +219,19 @@ impl Pool {
     }
 
     pub fn stats(&self) -> PoolStats {
-        let (mut hits, mut dirty) = (0, 0);
-        for n in 0..SHARDS {
-            let shard = self.table.nth(n);
-            hits += shard.hits;
-            dirty += shard.slots.iter().filter(|slot| slot.meta.is_dirty()).count() as u64;
-        }
+        let hits = (0..SHARDS).map(|n| self.table.nth(n).hits).sum();
         let counters = &self.counters;
         PoolStats {
             hits,
             misses: counters.misses.load(Relaxed),
             evictions: counters.evictions.load(Relaxed),
-            dirty,
+            dirty: self.dirty.load(Relaxed) as u64,
             frames: self.frames.load(SeqCst) as u64,
             free: self.free.lock().len() as u64,
             writebacks: counters.writebacks.load(Relaxed),
             inline_writebacks: counters.inline_writebacks.load(Relaxed),
             overcommits: counters.overcommits.load(Relaxed),
+            waits: counters.waits.load(Relaxed),
         }
     }
 
@@ -259,7 +275,7 @@ impl Pool {
     fn enter(&self, page: PageId, tree: TreeId) -> Result<Option<WriteGuard>> {
         let mut bytes = self.take_buf()?;
         bytes.fill(0);
-        let meta = Arc::new(Meta::new(page, tree));
+        let meta = Arc::new(Meta::new(page, tree, Arc::clone(&self.dirty)));
         let body = Body { meta: Arc::clone(&meta), bytes, dead: false };
         let mut shard = self.table.shard(page);
         if shard.get(page).is_some() {
@@ -293,20 +309,22 @@ impl Pool {
 
     fn fill(&self, guard: &mut WriteGuard, may_create: bool) -> Result<()> {
         let page = guard.page();
+        self.check_not_bad(page)?;
         let bytes = &mut guard.0.bytes[..];
         let Some(info) = self.store.read(page, bytes)? else {
             if may_create {
                 bytes.fill(0);
                 return Ok(());
             }
-            return Err(Error::corrupt("page is not in the store", page.to_string()));
+            let what = format!("page {page} is not in the page map");
+            return Err(Error::corrupt(what, self.store.place_of(page)).of_page(page));
         };
         if page_id_of(bytes) != page {
-            let what = format!("page {} in place of another", page_id_of(bytes));
-            return Err(Error::corrupt(what, page.to_string()));
+            let what = format!("page {} in place of page {page}", page_id_of(bytes));
+            return Err(Error::corrupt(what, self.store.place_of(page)).of_page(page));
         }
         if let Some(check) = self.check.get() {
-            check(bytes)?;
+            check(bytes).map_err(|error| self.at_place_of(page, error))?;
         }
         guard.set_tree(info.tree);
         Ok(())

@@ -144,7 +144,7 @@ fn a_frame_in_use_is_never_evicted() {
     create(&pool, 1..=1, 10);
     let held = pool.read(PageId(1)).unwrap();
     create(&pool, 2..=300, 10);
-    assert!(!Arc::ptr_eq(&held.0.meta, &Arc::new(Meta::new(PageId(1), TREE))));
+    assert!(!Arc::ptr_eq(&held.0.meta, &Arc::new(Meta::new(PageId(1), TREE, Arc::default()))));
     let again = pool.read(PageId(1)).unwrap();
     assert!(Arc::ptr_eq(&held.0.meta, &again.0.meta), "one frame per page");
 }
@@ -184,4 +184,57 @@ fn threads_never_see_an_older_page_again() {
         done.store(true, SeqCst);
         background.join().unwrap();
     });
+}
+
+/// Pages in a scattered order, most of them changed: twenty times what fits.
+fn change_many(pool: &Pool, pages: u64) {
+    let mut rng = SimRng::new(9);
+    create(pool, 1..=pages, 10);
+    for lsn in 11..4 * pages {
+        let page = 1 + rng.below(pages);
+        if rng.chance(70) {
+            fill(&mut pool.write(PageId(page)).unwrap(), lsn);
+        } else {
+            verify(&pool.read(PageId(page)).unwrap(), page);
+        }
+        pool.admit();
+    }
+}
+
+#[test]
+fn a_miss_writes_no_page_while_somebody_evicts() {
+    let (_os, pool) = new_pool();
+    let evictor = Arc::downgrade(&pool);
+    pool.set_waker(Box::new(move || {
+        // In the thread of the miss, which may hold latches: the step must not wait for one.
+        evictor.upgrade().unwrap().evict_step(64).unwrap();
+    }));
+    change_many(&pool, 64 * 20);
+    let stats = pool.stats();
+    assert!(stats.misses > 2000 && stats.writebacks > 2000, "{stats:?}");
+    assert_eq!((stats.inline_writebacks, stats.overcommits), (0, 0), "{stats:?}");
+    assert!(stats.dirty <= 64 * 3 / 4 + 32, "{stats:?}");
+    assert!(stats.frames <= 64, "{stats:?}");
+}
+
+#[test]
+fn an_evictor_that_is_late_costs_frames_first_and_then_writes() {
+    let (_os, pool) = new_pool();
+    pool.set_waker(Box::new(|| ()));
+    create(&pool, 1..=72, 10);
+    let stats = pool.stats();
+    assert_eq!((stats.inline_writebacks, stats.overcommits), (0, 8), "{stats:?}");
+    create(&pool, 73..=200, 10);
+    assert!(pool.stats().inline_writebacks > 0);
+    assert!(pool.stats().frames <= 64 + 8 + 1, "{:?}", pool.stats());
+    // Who changes pages waits until the pool is back at its size.
+    let waits = pool.stats().waits;
+    thread::scope(|scope| {
+        let writer = scope.spawn(|| pool.admit());
+        while pool.evict_step(64).unwrap() {}
+        writer.join().unwrap();
+    });
+    pool.admit();
+    assert!(pool.stats().waits <= waits + 1);
+    assert!(pool.stats().frames <= 64, "{:?}", pool.stats());
 }

@@ -45,7 +45,9 @@ impl Pool {
         let mut budget = budget_pages;
         let start = self.next_shard.fetch_add(1, Relaxed);
         let mut claims = Vec::new();
+        let mut last = start;
         for n in 0..SHARDS {
+            last = start + n;
             claims.extend(self.claim_before(start + n, lsn, budget - claims.len()));
             if claims.len() >= BATCH_PAGES || claims.len() >= budget {
                 budget -= claims.len();
@@ -56,7 +58,15 @@ impl Pool {
             }
         }
         self.write_claims(claims, Patience::Wait)?;
-        Ok(self.redo_point(lsn) >= lsn)
+        self.next_shard.store(last, Relaxed);
+        // Ends at the first one found: while many are left that is soon.
+        Ok((0..SHARDS).all(|n| !self.has_before(last + n, lsn)))
+    }
+
+    fn has_before(&self, n: usize, lsn: Lsn) -> bool {
+        let below =
+            |meta: &Meta| meta.rec_lsn.load(SeqCst).min(meta.writing_lsn.load(SeqCst)) < lsn.0;
+        self.table.nth(n).slots.iter().any(|slot| below(&slot.meta))
     }
 
     fn claim_before(&self, n: usize, lsn: Lsn, limit: usize) -> Vec<Claim> {
@@ -120,7 +130,7 @@ impl Pool {
         let claimed = meta.writing_lsn.load(SeqCst);
         assert!(claimed != CLEAN, "only a claimed page is settled");
         if !stored {
-            meta.rec_lsn.fetch_min(claimed, SeqCst);
+            meta.set_dirty(claimed);
         }
         meta.writing_lsn.store(CLEAN, SeqCst);
         self.table.written(page).notify_all();
@@ -140,6 +150,6 @@ fn copy(claim: &Claim, patience: Patience, out: &mut Vec<u8>) -> bool {
         return false;
     }
     out.extend_from_slice(&body.bytes[..]);
-    claim.meta.rec_lsn.store(CLEAN, SeqCst);
+    claim.meta.set_clean();
     true
 }

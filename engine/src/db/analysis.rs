@@ -1,6 +1,7 @@
 //! First pass over the log's tail: what became of every transaction, which ids are taken, which
 //! pages and trees are gone.
 
+use super::damage::RECORD_BAD_PAGE;
 use super::note::{CheckpointNote, OpenState};
 use super::table::RECORD_COUNTER;
 use crate::base::codec::Reader;
@@ -40,6 +41,7 @@ pub(crate) struct Analysis {
     pub traces: HashMap<TxnId, Trace>,
     pub freed_pages: HashSet<PageId>,
     pub dropped_trees: HashSet<TreeId>,
+    pub bad_pages: HashMap<PageId, TreeId>,
     pub counters: HashMap<u64, u64>,
     pub next_page: u64,
     pub next_tree: u64,
@@ -56,6 +58,7 @@ impl Analysis {
             next_tree: note.next_tree,
             next_txn: note.next_txn,
             counters: note.counters.iter().copied().collect(),
+            bad_pages: note.bad_pages.iter().copied().collect(),
             ..Analysis::default()
         };
         for open in &note.open {
@@ -99,7 +102,14 @@ impl Analysis {
                 for _ in 0..r.varint()? {
                     let id = u32::try_from(r.varint()?).map_err(|_| r.fail("tree id"))?;
                     self.dropped_trees.insert(TreeId(id));
+                    self.bad_pages.retain(|_, tree| tree.0 != id);
                 }
+                Ok(())
+            }
+            RECORD_BAD_PAGE => {
+                let page = PageId(r.varint()?);
+                let tree = u32::try_from(r.varint()?).map_err(|_| r.fail("tree id"))?;
+                self.bad_pages.insert(page, TreeId(tree));
                 Ok(())
             }
             kind if BinlogRecovery::owns(kind) => self.binlog.visit(lsn, record),

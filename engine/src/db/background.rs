@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 
 /// A checkpoint starts when redo would read this share of the log's capacity.
 const CHECKPOINT_PERCENT: u64 = 40;
-const GC_STEP_BYTES: u64 = 8 << 20;
+/// GC copies in pieces of this size and rests in between, the less the more there is to collect.
+const GC_STEP_BYTES: u64 = 1 << 20;
+const GC_REST_MAX: Duration = Duration::from_millis(100);
 const REVERT_STEP_RECORDS: usize = 256;
 const PURGE_STEP_TRANSACTIONS: usize = 256;
 const EVICT_STEP_PAGES: usize = 64;
@@ -19,7 +21,27 @@ const IDLE_CHECKPOINT: Duration = Duration::from_secs(30);
 /// After an error a worker rests, so that it neither spins nor floods the error log.
 const REST_AFTER_ERROR: Duration = Duration::from_secs(1);
 
-type Step = fn(&Engine) -> Result<bool>;
+/// What a worker does after a step.
+enum Next {
+    /// Nothing is left to do.
+    Idle,
+    Again,
+    /// There is more, but others shall have their turn.
+    After(Duration),
+}
+
+impl From<bool> for Next {
+    /// Whether more is left to do now.
+    fn from(more: bool) -> Next {
+        if more {
+            Next::Again
+        } else {
+            Next::Idle
+        }
+    }
+}
+
+type Step = fn(&Engine) -> Result<Next>;
 
 /// A kind of background work: a thread's name, how long it idles, what it does.
 struct Worker {
@@ -28,30 +50,38 @@ struct Worker {
     step: Step,
 }
 
-const WORKERS: [Worker; 5] = [
+const WORKERS: [Worker; 7] = [
     Worker { name: "sluice-log", idle: Duration::from_millis(50), step: Engine::log_step },
     Worker { name: "sluice-check", idle: Duration::from_millis(100), step: Engine::space_step },
+    Worker { name: "sluice-gc", idle: Duration::from_millis(100), step: Engine::gc_step },
     Worker { name: "sluice-evict", idle: Duration::from_millis(10), step: Engine::evict_step },
     Worker { name: "sluice-revert", idle: Duration::from_millis(100), step: Engine::revert_step },
     Worker { name: "sluice-purge", idle: Duration::from_millis(100), step: Engine::purge_step },
+    Worker { name: "sluice-move", idle: Duration::from_millis(100), step: Engine::move_step },
 ];
 
 /// Wakes idle workers. It is not a part of the engine, so that whoever idles does not keep the
 /// engine alive: several workers in turn would do so for ever.
 #[derive(Default)]
 pub(crate) struct Bell {
-    rung: Mutex<()>,
+    /// How often it was rung: a ring during a step counts when the step is done.
+    rings: Mutex<u64>,
     heard: Condvar,
 }
 
 impl Bell {
     pub fn ring(&self) {
-        drop(self.rung.lock());
+        *self.rings.lock() += 1;
         self.heard.notify_all();
     }
 
-    fn wait(&self, idle: Duration) {
-        self.heard.wait_for(&mut self.rung.lock(), idle);
+    /// Returns at the first ring since `seen`, or after `idle`.
+    fn wait(&self, seen: &mut u64, idle: Duration) {
+        let mut rings = self.rings.lock();
+        if *rings == *seen {
+            self.heard.wait_for(&mut rings, idle);
+        }
+        *seen = *rings;
     }
 }
 
@@ -60,10 +90,13 @@ impl Engine {
         if !self.config.background {
             return;
         }
+        let evict_bell = Arc::clone(&self.evict_bell);
+        self.pool.set_waker(Box::new(move || evict_bell.ring()));
         let mut threads = self.threads.lock();
         for worker in &WORKERS {
             let engine = Arc::downgrade(self);
-            let bell = Arc::clone(&self.bell);
+            let evicts = worker.name == "sluice-evict";
+            let bell = Arc::clone(if evicts { &self.evict_bell } else { &self.bell });
             let body = move || run(&engine, &bell, worker);
             match std::thread::Builder::new().name(worker.name.into()).spawn(body) {
                 Ok(handle) => threads.push(handle),
@@ -75,16 +108,16 @@ impl Engine {
         }
     }
 
-    /// One round of every kind of background work, for engines without threads.
+    /// One round of every kind of background work, for engines without threads. One that fails
+    /// keeps no other from its turn; the first error is the answer.
     pub fn step(&self) -> Result<()> {
-        for worker in &WORKERS {
-            (worker.step)(self)?;
-        }
-        Ok(())
+        let outcomes = WORKERS.iter().map(|worker| (worker.step)(self).map(|_| ()));
+        outcomes.fold(Ok(()), |first, outcome| first.and(outcome))
     }
 
     /// Prepares log segments, writes ahead, and once a second makes the log durable.
-    fn log_step(&self) -> Result<bool> {
+    fn log_step(&self) -> Result<Next> {
+        self.refresh_room();
         while self.wal.prepare_step()? {}
         self.wal.write_step()?;
         let now = self.os.now_ns();
@@ -93,28 +126,54 @@ impl Engine {
             self.last_log_flush_ns.store(now, Ordering::Relaxed);
             self.flush_log()?;
         }
-        Ok(false)
+        Ok(Next::Idle)
     }
 
-    /// Checkpoints, GC of the page store, and the pages of dropped trees.
-    fn space_step(&self) -> Result<bool> {
-        if self.wants_checkpoint() {
-            self.checkpoint_now()?;
-        } else if self.store.wants_checkpoint() {
+    /// Checkpoints, and the pages of dropped trees.
+    fn space_step(&self) -> Result<Next> {
+        let dropping = self.free_dropped_step();
+        let done = match self.wants_checkpoint() {
+            true => self.checkpoint_now(),
+            false => Ok(()),
+        };
+        if self.store.wants_checkpoint() {
+            // Also when there was no room to write pages: this is what makes some.
             self.checkpoint_map()?;
         }
         self.release_log();
-        let dropping = self.free_dropped_step();
-        let mut moved = 0;
-        if self.store.wants_gc() {
-            moved = self.store.gc_step(GC_STEP_BYTES)?;
+        done?;
+        Ok(dropping.into())
+    }
+
+    /// GC of the page store, at the pace that keeps dead space where it is: it rests three times
+    /// as long as it works when there is just enough to collect, and not at all at the limit.
+    fn gc_step(&self) -> Result<Next> {
+        let pressure = self.store.gc_pressure_percent();
+        if pressure == 0 {
+            return Ok(Next::Idle);
         }
-        Ok(dropping || moved > 0)
+        let began_ns = self.os.now_ns();
+        if self.store.gc_step(GC_STEP_BYTES)? == 0 {
+            return Ok(Next::Idle);
+        }
+        if self.store.wants_checkpoint() {
+            self.wake_background();
+        }
+        if pressure >= 100 {
+            return Ok(Next::Again);
+        }
+        let worked = Duration::from_nanos(self.os.now_ns().saturating_sub(began_ns));
+        let share = (100 - pressure.min(100)) as u32;
+        Ok(Next::After((worked * 3 * share / 100).min(GC_REST_MAX)))
     }
 
     fn wants_checkpoint(&self) -> bool {
         let redo = self.redo_bytes();
         if redo >= self.log_capacity() / 100 * CHECKPOINT_PERCENT {
+            return true;
+        }
+        // What was written for it can be used again.
+        if self.is_short_of_room() && redo >= 2 * self.wal.segment_bytes() {
             return true;
         }
         let idle_ns = self.os.now_ns().saturating_sub(self.last_checkpoint_ns());
@@ -126,30 +185,47 @@ impl Engine {
         self.wal.stats().records > self.records_at_checkpoint.load(Ordering::Relaxed)
     }
 
-    fn evict_step(&self) -> Result<bool> {
-        self.pool.evict_step(EVICT_STEP_PAGES)?;
-        Ok(false)
+    fn evict_step(&self) -> Result<Next> {
+        self.pool.evict_step(EVICT_STEP_PAGES).map(Next::from)
     }
 
-    fn revert_step(&self) -> Result<bool> {
-        self.ctx.revert_step(REVERT_STEP_RECORDS)
+    fn revert_step(&self) -> Result<Next> {
+        self.ctx.revert_step(REVERT_STEP_RECORDS).map(Next::from)
     }
 
-    fn purge_step(&self) -> Result<bool> {
+    fn purge_step(&self) -> Result<Next> {
         self.ctx.table.advance_horizon();
-        self.ctx.purge_step(PURGE_STEP_TRANSACTIONS)
+        self.ctx.purge_step(PURGE_STEP_TRANSACTIONS).map(Next::from)
+    }
+
+    /// Moves versions out of the log when they hold back too much of it, and drops moved ones.
+    fn move_step(&self) -> Result<Next> {
+        let mut more = false;
+        // Moving appends: without room it would only delay the checkpoint.
+        if self.redo_bytes() < self.log_capacity() {
+            if let Some(target) = self.move_target() {
+                more = self.ctx.move_step(target)?;
+            }
+        }
+        Ok(Next::from(self.ctx.sweep_step(&self.sweep)? || more))
     }
 }
 
 fn run(engine: &Weak<Engine>, bell: &Bell, worker: &Worker) {
     let mut last_error: Option<Instant> = None;
+    let mut rings_seen = 0;
     while let Some(engine) = engine.upgrade() {
         if engine.stopped.load(Ordering::SeqCst) {
             return;
         }
         let idle = match (worker.step)(&engine) {
-            Ok(true) => continue,
-            Ok(false) => worker.idle,
+            Ok(Next::Again) => continue,
+            Ok(Next::After(rest)) => {
+                drop(engine);
+                std::thread::sleep(rest);
+                continue;
+            }
+            Ok(Next::Idle) => worker.idle,
             Err(error) => {
                 if last_error.is_none_or(|at| at.elapsed() > Duration::from_secs(10)) {
                     report(&engine, worker.name, &error);
@@ -159,7 +235,7 @@ fn run(engine: &Weak<Engine>, bell: &Bell, worker: &Worker) {
             }
         };
         drop(engine);
-        bell.wait(idle);
+        bell.wait(&mut rings_seen, idle);
     }
 }
 

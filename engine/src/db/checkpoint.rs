@@ -18,6 +18,18 @@ use crate::txn::{Open, TxnState};
 use std::sync::atomic::Ordering;
 
 const WRITEBACK_PAGES: usize = 64;
+/// Share of the log's capacity that versions alone may hold back.
+const VERSIONS_PERCENT: u64 = 25;
+
+impl CheckpointState {
+    pub fn of(note: &CheckpointNote) -> CheckpointState {
+        CheckpointState {
+            needs_from: note.needs_from(),
+            redo_from: note.redo_from,
+            moved_to: note.moved_to,
+        }
+    }
+}
 
 impl Engine {
     /// A whole checkpoint: dirty pages are written first, so that redo starts about here.
@@ -48,8 +60,7 @@ impl Engine {
     fn write_checkpoint(&self) -> Result<()> {
         let note = self.checkpoint_note()?;
         self.store.checkpoint(&note.encode(), &mut |_| self.flush_log())?;
-        *self.checkpoint.lock() =
-            CheckpointState { needs_from: note.needs_from(), redo_from: note.redo_from };
+        *self.checkpoint.lock() = CheckpointState::of(&note);
         self.redo_from.store(note.redo_from.0, Ordering::Relaxed);
         Ok(())
     }
@@ -62,6 +73,9 @@ impl Engine {
             scan_from: redo_from,
             redo_from,
             catalog_root: self.catalog_root,
+            old_versions_root: self.old_versions_root,
+            // What was moved is in the log, which is flushed below.
+            moved_to: self.ctx.old.moved_to(),
             next_txn: self.ctx.table.next_id().0,
             next_page: self.env.next_page().0,
             next_tree: u64::from(self.next_tree.load(Ordering::SeqCst)),
@@ -85,6 +99,7 @@ impl Engine {
         for table in self.tables.read().values() {
             note.counters.push((table.id(), table.autoinc_peek()));
         }
+        note.bad_pages = self.pool.given_up();
         self.flush_log()?;
         note.durable = self.wal.durable();
         Ok(note)
@@ -109,27 +124,40 @@ impl Engine {
     }
 
     /// Lets go of log that nobody needs: both checkpoints, every transaction in the registry, the
-    /// purge, the oldest snapshot.
+    /// purge, the oldest snapshot. Versions that were moved do not need it once that is durable.
     pub(crate) fn release_log(&self) {
-        let state = *self.checkpoint.lock();
-        let pins = [
-            Some(state.needs_from),
-            self.ctx.registry.oldest_lsn(),
-            self.ctx.table.oldest_snapshot_pin(),
-        ];
-        if let Some(low) = pins.into_iter().flatten().min() {
+        // Makes the pins of snapshots to come exact.
+        self.ctx.table.oldest_needed_lsn();
+        let pins = self.log_pins();
+        if let Some(low) = pins.iter().map(|pin| pin.1).min() {
+            self.ctx.old.release(low);
             self.wal.retain_from(low);
         }
     }
 
-    /// The log's pins, oldest first, for the status.
+    /// What keeps log, each with the first position that it needs.
     pub(crate) fn log_pins(&self) -> Vec<(&'static str, Lsn)> {
         let state = *self.checkpoint.lock();
-        let mut pins = vec![("checkpoint", state.needs_from)];
-        pins.extend(self.ctx.registry.oldest_lsn().map(|lsn| ("transactions", lsn)));
-        pins.extend(self.ctx.table.oldest_snapshot_pin().map(|lsn| ("snapshots", lsn)));
-        pins.extend(self.binlog.note_and_pin().1.map(|lsn| ("binlog", lsn)));
+        let mut pins = vec![("log_pin_redo_bytes", state.needs_from)];
+        let mut pin =
+            |name, lsn: Option<Lsn>| pins.extend(lsn.map(|l| (name, l.max(state.moved_to))));
+        // The registry before the purge: who commits in between must not be missed.
+        let (open, reverting) = self.ctx.oldest_open_lsns();
+        pin("log_pin_transactions_bytes", open);
+        pin("log_pin_revert_bytes", reverting);
+        pin("log_pin_purge_bytes", self.ctx.registry.oldest_purge_lsn());
+        pin("log_pin_snapshots_bytes", self.ctx.table.oldest_snapshot_pin());
+        pins.extend(self.binlog.note_and_pin().1.map(|lsn| ("log_pin_binlog_bytes", lsn)));
         pins.sort_by_key(|pin| pin.1);
         pins
+    }
+
+    /// Up to where versions have to leave the log now, if anybody still needs them there.
+    pub(crate) fn move_target(&self) -> Option<Lsn> {
+        let limit = self.log_capacity() / 100 * VERSIONS_PERCENT;
+        let end = self.wal.end();
+        let moved_to = self.ctx.old.moved_to();
+        let low = self.ctx.lowest_pin()?.max(moved_to);
+        (end.0.saturating_sub(low.0) > limit).then(|| Lsn(end.0 - limit / 2))
     }
 }

@@ -3,6 +3,7 @@
 
 use super::analysis::RECORD_DROP_TREES;
 use super::engine::Engine;
+use super::room::Purpose;
 use super::table::{Counters, IndexSpec, Table, TableSpec};
 use crate::base::codec::put_varint;
 use crate::base::{Csn, Error, Result, TreeId};
@@ -35,7 +36,7 @@ fn compression_def(compression: Compression) -> CompressionDef {
 
 impl Engine {
     pub fn create_table(&self, name: &str, spec: TableSpec) -> Result<()> {
-        self.admit()?;
+        self.admit(Purpose::Add)?;
         let _ddl = self.ddl.lock();
         if self.tables.read().contains_key(name) {
             return Err(Error::Exists);
@@ -65,7 +66,7 @@ impl Engine {
     }
 
     pub fn rename_table(&self, from: &str, to: &str) -> Result<()> {
-        self.admit()?;
+        self.admit(Purpose::Add)?;
         let _ddl = self.ddl.lock();
         let table = self.tables.read().get(from).cloned().ok_or(Error::NotFound)?;
         if self.tables.read().contains_key(to) {
@@ -86,7 +87,7 @@ impl Engine {
 
     /// Gives the table new, empty trees. Snapshots from before find it changed.
     pub fn truncate_table(&self, name: &str, autoinc_start: u64) -> Result<()> {
-        self.admit()?;
+        self.admit(Purpose::Delete)?;
         let _ddl = self.ddl.lock();
         let old = self.tables.read().get(name).cloned().ok_or(Error::NotFound)?;
         let indexes = old.def.indexes.iter().map(|i| IndexSpec { unique: i.unique }).collect();
@@ -173,6 +174,7 @@ impl Engine {
             return Ok(());
         }
         ids.iter().for_each(|&id| self.ctx.trees.remove(id));
+        ids.iter().for_each(|&id| self.pool.forget_given_up(id));
         let mut payload = Vec::with_capacity(4 + ids.len() * 3);
         put_varint(&mut payload, ids.len() as u64);
         ids.iter().for_each(|id| put_varint(&mut payload, u64::from(id.0)));
@@ -190,13 +192,5 @@ impl Engine {
             self.dropped_trees.lock().retain(|&other| other != id);
         }
         !self.dropped_trees.lock().is_empty()
-    }
-
-    /// Every fault found in the table's trees; empty when it is sound.
-    pub fn check_table(&self, name: &str) -> Result<Vec<String>> {
-        match self.table(name)? {
-            Some(table) => Ok(table.check_trees()),
-            None => Err(Error::NotFound),
-        }
     }
 }

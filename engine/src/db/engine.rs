@@ -2,6 +2,7 @@
 
 use super::background::Bell;
 use super::config::{Config, FlushAtCommit, Host};
+use super::room::{Purpose, Room};
 use super::table::Table;
 use super::trx::Trx;
 use crate::base::{Error, Lsn, PageId, Result};
@@ -12,9 +13,9 @@ use crate::catalog::Catalog;
 use crate::os::sync::{Condvar, Mutex, RwLock};
 use crate::os::Os;
 use crate::store::Store;
-use crate::txn::{Context, Open, Owner, Session};
+use crate::txn::{Context, Open, Owner, Session, Sweep};
 use crate::wal::Wal;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicU8, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
@@ -35,6 +36,8 @@ pub(crate) struct CheckpointState {
     /// Below it, recovery from this checkpoint reads nothing: not to scan, to revert or to purge.
     pub needs_from: Lsn,
     pub redo_from: Lsn,
+    /// Versions needed below it are in the tree of old versions, and durable there.
+    pub moved_to: Lsn,
 }
 
 pub struct Engine {
@@ -48,6 +51,8 @@ pub struct Engine {
     pub(crate) ctx: Arc<Context>,
     pub(crate) catalog: Catalog,
     pub(crate) catalog_root: PageId,
+    pub(crate) old_versions_root: PageId,
+    pub(crate) sweep: Mutex<Sweep>,
     pub(crate) tables: RwLock<HashMap<String, Arc<Table>>>,
     /// One DDL statement at a time.
     pub(crate) ddl: Mutex<()>,
@@ -67,11 +72,16 @@ pub struct Engine {
     pub(crate) dropped_trees: Mutex<Vec<crate::base::TreeId>>,
     pub(crate) stopped: AtomicBool,
     pub(crate) bell: Arc<Bell>,
+    /// Of the worker that evicts: misses ring it often.
+    pub(crate) evict_bell: Arc<Bell>,
     pub(crate) last_log_flush_ns: AtomicU64,
     last_checkpoint_ns: AtomicU64,
     pub(crate) records_at_checkpoint: AtomicU64,
-    room: Mutex<()>,
+    pub(crate) room: Room,
+    checkpoint_done: Mutex<()>,
     room_made: Condvar,
+    /// What the error log was told already.
+    pub(crate) reported_damage: Mutex<HashSet<String>>,
     pub(crate) threads: Mutex<Vec<JoinHandle<()>>>,
     pub(crate) _lock: Box<dyn Send + Sync>,
 }
@@ -88,6 +98,7 @@ pub(crate) struct Parts {
     pub ctx: Arc<Context>,
     pub catalog: Catalog,
     pub catalog_root: PageId,
+    pub old_versions_root: PageId,
     pub next_tree: u32,
     pub next_table: u64,
     pub checkpoint: CheckpointState,
@@ -111,6 +122,8 @@ impl Engine {
             ctx: parts.ctx,
             catalog: parts.catalog,
             catalog_root: parts.catalog_root,
+            old_versions_root: parts.old_versions_root,
+            sweep: Mutex::default(),
             tables: RwLock::default(),
             ddl: Mutex::default(),
             next_tree: AtomicU32::new(parts.next_tree),
@@ -123,11 +136,14 @@ impl Engine {
             dropped_trees: Mutex::default(),
             stopped: AtomicBool::new(false),
             bell: Arc::default(),
+            evict_bell: Arc::default(),
             last_log_flush_ns: AtomicU64::new(0),
             last_checkpoint_ns: AtomicU64::new(0),
             records_at_checkpoint: AtomicU64::new(0),
-            room: Mutex::new(()),
+            room: Room::default(),
+            checkpoint_done: Mutex::new(()),
             room_made: Condvar::new(),
+            reported_damage: Mutex::default(),
             threads: Mutex::default(),
             _lock: parts.lock,
         })
@@ -161,9 +177,15 @@ impl Engine {
     }
 
     /// Refuses or delays a write: called with no latch held, before each row operation.
-    pub(crate) fn admit(&self) -> Result<()> {
+    pub(crate) fn admit(&self, purpose: Purpose) -> Result<()> {
         self.check_running()?;
-        self.wal.admit()?;
+        self.check_room(purpose)?;
+        match purpose {
+            Purpose::Add => self.wal.admit()?,
+            Purpose::Delete => self.wal.admit_owed()?,
+        }
+        self.wait_for_gc();
+        self.pool.admit();
         if self.redo_bytes() < self.log_capacity() {
             return Ok(());
         }
@@ -181,14 +203,19 @@ impl Engine {
             self.check_running()?;
             self.wal.admit()?;
             self.wake_background();
-            let mut guard = self.room.lock();
-            self.room_made.wait_for(&mut guard, slice);
+            self.wait_for_announcement(slice);
             waited += slice;
             if waited > LOG_WAIT_MAX {
                 return Err(Error::Full { what: "log" });
             }
         }
         Ok(())
+    }
+
+    /// Returns after a checkpoint, at the latest after `slice`.
+    pub(crate) fn wait_for_announcement(&self, slice: Duration) {
+        let mut guard = self.checkpoint_done.lock();
+        self.room_made.wait_for(&mut guard, slice);
     }
 
     pub(crate) fn last_checkpoint_ns(&self) -> u64 {
@@ -199,7 +226,7 @@ impl Engine {
     pub(crate) fn announce_room(&self) {
         self.last_checkpoint_ns.store(self.os.now_ns(), Ordering::Relaxed);
         self.records_at_checkpoint.store(self.wal.stats().records, Ordering::Relaxed);
-        drop(self.room.lock());
+        drop(self.checkpoint_done.lock());
         self.room_made.notify_all();
     }
 
@@ -242,11 +269,13 @@ impl Engine {
 
     pub fn set_log_capacity_bytes(&self, bytes: u64) {
         self.log_capacity_bytes.store(bytes, Ordering::Relaxed);
+        self.wal.set_capacity_bytes(bytes);
         self.wake_background();
     }
 
     pub(crate) fn wake_background(&self) {
         self.bell.ring();
+        self.evict_bell.ring();
     }
 
     /// Stops the background, writes a last checkpoint, and refuses everything from then on.

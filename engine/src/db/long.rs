@@ -5,6 +5,7 @@
 //! whose keys are (id, sequence, u32 BE chunk number). Chunks are entries like any other, with
 //! versions, so snapshots, rollback and purge need no rule of their own for them.
 
+use super::room::Purpose;
 use super::table::Table;
 use super::trx::Trx;
 use crate::base::codec::{put_varint, Reader};
@@ -82,6 +83,7 @@ impl Trx {
         let reference = Reference { id, sequence: self.long_sequence, bytes: payload.len() };
         for (chunk, bytes) in payload.chunks(CHUNK_BYTES).enumerate() {
             let key = reference.key(chunk as u32);
+            self.engine.check_room(Purpose::Add)?;
             let written =
                 self.session.write(&table.long_values, &key, Some(bytes), Expect::Absent)?;
             assert_eq!(written, Written::Done, "keys of long values are used once");

@@ -19,15 +19,23 @@
 mod analysis;
 mod background;
 mod binlog;
+mod check;
 mod checkpoint;
 mod config;
+mod damage;
+#[cfg(test)]
+mod damage_tests;
 mod ddl;
 mod engine;
+pub mod inspect;
 mod long;
 mod note;
 mod open;
 mod prepared;
 mod redo;
+mod room;
+#[cfg(test)]
+mod space_tests;
 mod status;
 #[cfg(test)]
 mod stress_tests;
@@ -39,6 +47,7 @@ mod trx;
 pub use crate::binlog::{Binlog, Completion, Fallback, Verdict, Write};
 pub use crate::btree::Direction;
 pub use crate::txn::{Isolation, ReadMode, Savepoint, WaitPolicy};
+pub use check::{CheckDepth, RowKeyOf, TableReport};
 pub use config::{Compression, Config, FlushAtCommit, Host, Level, NoHost};
 pub use engine::Engine;
 pub use open::Geometry;

@@ -2,9 +2,9 @@
 //! which ids come next, and every transaction that is not simply committed.
 
 use crate::base::codec::{put_bytes, put_u8, put_varint, Reader};
-use crate::base::{Lsn, PageId, Result, TxnId};
+use crate::base::{Lsn, PageId, Result, TreeId, TxnId};
 
-const FORMAT: u8 = 2;
+const FORMAT: u8 = 3;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenState {
@@ -45,8 +45,13 @@ pub struct CheckpointNote {
     pub next_txn: u64,
     pub open: Vec<OpenNote>,
     pub purge: Vec<PurgeNote>,
+    pub old_versions_root: PageId,
+    /// Versions needed below it are in the tree of old versions.
+    pub moved_to: Lsn,
     /// (table id, next AUTO_INCREMENT value)
     pub counters: Vec<(u64, u64)>,
+    /// Pages that were given up, with their trees (rules S8).
+    pub bad_pages: Vec<(PageId, TreeId)>,
     /// State of the binlog, see `binlog::record`; empty in a new engine.
     pub binlog: Vec<u8>,
 }
@@ -56,7 +61,8 @@ impl CheckpointNote {
     pub fn needs_from(&self) -> Lsn {
         let open = self.open.iter().map(|open| open.first_lsn);
         let purge = self.purge.iter().map(|item| item.first_lsn);
-        open.chain(purge).fold(self.scan_from, Lsn::min)
+        let in_log = open.chain(purge).map(|lsn| lsn.max(self.moved_to));
+        in_log.fold(self.scan_from, Lsn::min)
     }
 
     pub fn encode(&self) -> Vec<u8> {
@@ -82,6 +88,13 @@ impl CheckpointNote {
         for (table, next) in &self.counters {
             put_varint(&mut out, *table);
             put_varint(&mut out, *next);
+        }
+        put_varint(&mut out, self.old_versions_root.0);
+        put_varint(&mut out, self.moved_to.0);
+        put_varint(&mut out, self.bad_pages.len() as u64);
+        for (page, tree) in &self.bad_pages {
+            put_varint(&mut out, page.0);
+            put_varint(&mut out, u64::from(tree.0));
         }
         put_bytes(&mut out, &self.binlog);
         out
@@ -113,6 +126,13 @@ impl CheckpointNote {
         }
         for _ in 0..r.varint()? {
             note.counters.push((r.varint()?, r.varint()?));
+        }
+        note.old_versions_root = PageId(r.varint()?);
+        note.moved_to = Lsn(r.varint()?);
+        for _ in 0..r.varint()? {
+            let page = PageId(r.varint()?);
+            let tree = u32::try_from(r.varint()?).map_err(|_| r.fail("tree id"))?;
+            note.bad_pages.push((page, TreeId(tree)));
         }
         note.binlog = r.bytes()?.to_vec();
         r.finish()?;
@@ -170,6 +190,9 @@ mod tests {
             open: vec![open(1, None), open(2, Some(b"xid"))],
             purge: vec![PurgeNote { txn: TxnId(4), first_lsn: Lsn(6), last_lsn: Lsn(8) }],
             counters: vec![(1, 100)],
+            old_versions_root: PageId(2),
+            moved_to: Lsn(7),
+            bad_pages: vec![(PageId(70), TreeId(16))],
             binlog: b"binlog".to_vec(),
         };
         let bytes = note.encode();

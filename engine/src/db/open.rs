@@ -4,7 +4,7 @@ use super::analysis::{Analysis, Outcome, Trace};
 use super::config::{Config, Host, Level};
 use super::engine::{CheckpointState, Engine, Parts};
 use super::note::CheckpointNote;
-use super::redo::Redo;
+use super::redo::{catalog_damaged, GivenUp, Redo};
 use super::table::{Counters, Table};
 use crate::base::{Csn, EntryHeader, Error, Lsn, PageId, Result, TreeId, TxnId, BLOCK_BYTES};
 use crate::binlog::{Binlog, BinlogRecovery};
@@ -14,8 +14,8 @@ use crate::catalog::{Catalog, TableDef, CATALOG_TREE, FIRST_USER_TREE};
 use crate::os::{AlignedBuf, OpenMode, Os};
 use crate::store::{Store, StoreOptions};
 use crate::txn::{
-    Context, ImageEntry, ImageState, LockManager, Open, PurgeItem, Registry, TableImage, Trees,
-    TxnState, TxnTable,
+    Context, ImageEntry, ImageState, LockManager, OldVersions, Open, PurgeItem, Registry,
+    TableImage, Trees, TxnState, TxnTable, OLD_VERSIONS_TREE,
 };
 use crate::wal::{Wal, WalAnchor, WalOptions};
 use std::collections::{HashMap, HashSet};
@@ -27,6 +27,8 @@ const LOG_CACHE_BYTES: u64 = 32 << 20;
 const STORE_SEGMENT_BYTES: u64 = 8 << 20;
 const FIRST_TXN: TxnId = TxnId(1);
 const LOCK_FILE: &str = "lock";
+/// The next hidden key of a table whose last one cannot be read.
+const HIDDEN_KEY_FALLBACK: u64 = 1 << 62;
 
 /// Sizes that tests shrink.
 #[derive(Clone, Copy, Debug)]
@@ -117,6 +119,15 @@ struct Rooms {
     env: Arc<Env>,
 }
 
+impl Rooms {
+    /// Pages that an earlier life gave up stay so.
+    fn give_up(&self, analysis: &Analysis) {
+        for (&page, &tree) in &analysis.bad_pages {
+            self.pool.give_up(page, tree);
+        }
+    }
+}
+
 impl Opening {
     fn existing_store(&self) -> Result<Found> {
         if self.os.exists(&self.superblock())? {
@@ -190,10 +201,11 @@ impl Opening {
         let table = TxnTable::new(FIRST_TXN);
         let ctx = self.context(&rooms, table);
         let tree = Tree::create(Arc::clone(&rooms.env), CATALOG_TREE)?;
+        let old_versions = Tree::create(Arc::clone(&rooms.env), OLD_VERSIONS_TREE)?;
         let checkpoint = CheckpointState::default();
         let binlog = BinlogRecovery::default();
         let start = Start { next_tree: FIRST_USER_TREE.0, next_table: 1, checkpoint, binlog };
-        let engine = self.assemble(rooms, ctx, tree, start);
+        let engine = self.assemble(rooms, ctx, (tree, old_versions), start);
         engine.checkpoint_now()?;
         Ok(engine)
     }
@@ -202,13 +214,15 @@ impl Opening {
         self,
         rooms: Rooms,
         ctx: Arc<Context>,
-        catalog_tree: Arc<Tree>,
+        (catalog_tree, old_versions): (Arc<Tree>, Arc<Tree>),
         start: Start,
     ) -> Arc<Engine> {
         let catalog_root = catalog_tree.root();
         let catalog = Catalog::new(ctx.trees.add(catalog_tree));
         let binlog = Binlog::new(Arc::clone(&self.os), Arc::clone(&rooms.wal), start.binlog);
-        Engine::new(Parts {
+        let old_versions_root = old_versions.root();
+        ctx.old.open(ctx.trees.add(old_versions), start.checkpoint.moved_to);
+        let engine = Engine::new(Parts {
             config: self.config,
             host: self.host,
             os: self.os,
@@ -219,12 +233,15 @@ impl Opening {
             ctx,
             catalog,
             catalog_root,
+            old_versions_root,
             next_tree: start.next_tree,
             next_table: start.next_table,
             checkpoint: start.checkpoint,
             binlog,
             lock: self.lock,
-        })
+        });
+        engine.watch_damage();
+        engine
     }
 
     fn connect(&self, wal: Arc<Wal>, store: Arc<Store>, next_page: PageId) -> Rooms {
@@ -247,8 +264,10 @@ impl Opening {
             table,
             registry: Registry::default(),
             trees: Trees::default(),
+            old: OldVersions::default(),
             to_revert: Default::default(),
             report_wait: Box::new(move |waiter, holder| host.lock_wait(waiter, holder)),
+            put_aside: Default::default(),
         })
     }
 
@@ -263,18 +282,22 @@ impl Opening {
         })?;
         let next_page = analysis.next_page.max(store.max_page().0 + 1);
         let rooms = self.connect(wal, store, PageId(next_page));
-        let applied = self.redo(&rooms, &note, &analysis)?;
+        rooms.give_up(&analysis);
+        let (applied, damage) = self.redo(&rooms, &note, &analysis)?;
         let ctx = self.restore_transactions(&rooms, &note, &analysis);
         let catalog_tree = Tree::open(Arc::clone(&rooms.env), CATALOG_TREE, note.catalog_root);
+        let old_root = note.old_versions_root;
+        let old_versions = Tree::open(Arc::clone(&rooms.env), OLD_VERSIONS_TREE, old_root);
         let scanned = rooms.wal.end().0.saturating_sub(note.scan_from.0);
         let next_tree = u32::try_from(analysis.next_tree).unwrap_or(u32::MAX);
-        let checkpoint =
-            CheckpointState { needs_from: note.needs_from(), redo_from: note.redo_from };
+        let checkpoint = CheckpointState::of(&note);
         let binlog = analysis.binlog.clone();
         let start = Start { next_tree, next_table: note.next_table, checkpoint, binlog };
-        let engine = self.assemble(rooms, ctx, catalog_tree, start);
+        let engine = self.assemble(rooms, ctx, (catalog_tree, old_versions), start);
         engine.keep_recovered_prepared();
         engine.load_tables(&analysis)?;
+        engine.record_redo_damage(&damage)?;
+        engine.report_given_up();
         let ms = (engine.os.now_ns() - begin_ns) / 1_000_000;
         engine.host.log(
             Level::Note,
@@ -287,15 +310,20 @@ impl Opening {
         Ok(engine)
     }
 
-    fn redo(&self, rooms: &Rooms, note: &CheckpointNote, analysis: &Analysis) -> Result<u64> {
+    fn redo(
+        &self,
+        rooms: &Rooms,
+        note: &CheckpointNote,
+        analysis: &Analysis,
+    ) -> Result<(u64, Vec<GivenUp>)> {
         let end = rooms.wal.end();
-        let mut redo = Redo { pool: &rooms.pool, analysis, applied: 0 };
+        let mut redo = Redo { pool: &rooms.pool, analysis, applied: 0, damage: Vec::new() };
         rooms.wal.scan(note.redo_from, end, &mut |lsn, record| redo.visit(lsn, record))?;
-        let applied = redo.applied;
+        let Redo { applied, damage, .. } = redo;
         for &page in &analysis.freed_pages {
             rooms.pool.free(page);
         }
-        Ok(applied)
+        Ok((applied, damage))
     }
 
     /// Everybody without an outcome is rolled back; prepared ones wait for their coordinator.
@@ -375,7 +403,11 @@ impl Engine {
         let counters = &analysis.counters;
         let mut tables = HashMap::new();
         let mut newest_table = 0;
-        for (name, def) in self.catalog.load(&mut session)? {
+        let load = self.catalog.load(&mut session).map_err(|error| match error {
+            Error::Corrupt { .. } => catalog_damaged(&error),
+            other => other,
+        });
+        for (name, def) in load? {
             newest_table = newest_table.max(def.id);
             let autoinc = counters.get(&def.id).copied().unwrap_or(0).max(def.autoinc_start);
             let table = self.open_table(&name, def, autoinc)?;
@@ -395,7 +427,16 @@ impl Engine {
             self.ctx.trees.add(tree);
         }
         self.table_from_def(name, def, Csn(0), |gate| {
-            Ok(Counters::new(autoinc, last_hidden_key(gate)? + 1))
+            let last = last_hidden_key(gate);
+            if let Err(error) = &last {
+                self.report_damage(error);
+            }
+            match last {
+                Ok(last) => Ok(Counters::new(autoinc, last + 1)),
+                // Rows without a key go on above all that was ever given.
+                Err(Error::Corrupt { .. }) => Ok(Counters::new(autoinc, HIDDEN_KEY_FALLBACK)),
+                Err(error) => Err(error),
+            }
         })
     }
 

@@ -6,6 +6,7 @@ use crate::binlog::{RECORD_BINLOG, RECORD_BINLOG_STATE};
 use crate::btree::RECORD_TREE;
 use crate::txn::{RECORD_ABORT, RECORD_COMMIT, RECORD_PREPARE, RECORD_REVERTED};
 use std::fmt::Write;
+use std::sync::atomic::Ordering;
 
 impl Engine {
     /// Name (without the prefix `Sluice_`) and value. Bytes end in `_bytes`, times in `_us`;
@@ -20,6 +21,11 @@ impl Engine {
 
     fn log_status(&self) -> Vec<(&'static str, u64)> {
         let log = self.wal.stats();
+        let pins = self.log_pins();
+        let pin = |name| {
+            let lsn = pins.iter().find(|pin| pin.0 == name).map(|pin| pin.1 .0);
+            (name, lsn.map_or(0, |lsn| log.end.0.saturating_sub(lsn)))
+        };
         let kind = |k: u8| log.appended_bytes[usize::from(k)];
         let outcomes = [RECORD_COMMIT, RECORD_ABORT, RECORD_PREPARE, RECORD_REVERTED];
         vec![
@@ -40,6 +46,11 @@ impl Engine {
             ("log_padding_bytes", log.padding_bytes),
             ("log_segments", log.segments_kept + log.segments_spare + log.segments_free),
             ("log_segments_late", log.segments_late),
+            pin("log_pin_redo_bytes"),
+            pin("log_pin_transactions_bytes"),
+            pin("log_pin_revert_bytes"),
+            pin("log_pin_purge_bytes"),
+            pin("log_pin_snapshots_bytes"),
             ("log_version_reads_memory", log.cache_reads),
             ("log_version_reads_disk", log.disk_reads),
         ]
@@ -69,15 +80,27 @@ impl Engine {
             ("buffer_pool_pages_dirty", pool.dirty),
             ("buffer_pool_writebacks", pool.writebacks),
             ("buffer_pool_inline_writebacks", pool.inline_writebacks),
+            ("buffer_pool_waits", pool.waits),
+            ("buffer_pool_overcommits", pool.overcommits),
+            ("store_gc_waits", self.room.gc_waits.load(Ordering::Relaxed)),
+            ("store_full", u64::from(self.store.is_full())),
+            ("room_refusals", self.room.refused.load(Ordering::Relaxed)),
         ]
     }
 
     fn transaction_status(&self) -> Vec<(&'static str, u64)> {
         let table = self.ctx.table.stats();
         let locks = self.ctx.locks.stats();
+        let old = self.ctx.old.stats();
         vec![
             ("transactions_open", table.open),
             ("snapshots", table.snapshots),
+            ("snapshot_views", table.views),
+            ("transaction_table_ids", table.ring_ids),
+            ("transaction_table_exceptions", table.exceptions),
+            ("old_versions_moved", old.moved),
+            ("old_versions_dropped", old.dropped),
+            ("old_versions_reads", old.reads),
             ("revert_backlog", self.ctx.to_revert.lock().len() as u64),
             ("purge_backlog", self.ctx.registry.purge_backlog() as u64),
             ("row_locks", locks.rows),

@@ -154,17 +154,6 @@ impl Table {
         self.gates[1..].iter().map(|gate| self.store.tree_bytes(gate.id()).1).sum()
     }
 
-    /// Every fault found in the structure of the table's trees.
-    pub(crate) fn check_trees(&self) -> Vec<String> {
-        let mut faults = Vec::new();
-        for (i, gate) in self.gates.iter().chain([&self.long_values]).enumerate() {
-            if let Err(error) = gate.tree().check() {
-                faults.push(format!("index {i} of {}: {error}", self.name));
-            }
-        }
-        faults
-    }
-
     /// The same table under another name.
     pub(crate) fn renamed(&self, name: &str) -> Table {
         Table {

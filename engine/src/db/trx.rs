@@ -2,6 +2,7 @@
 
 use super::engine::Engine;
 use super::long::is_long;
+use super::room::Purpose;
 use super::table::Table;
 use crate::base::{Error, Result, TxnId};
 use crate::btree::Direction;
@@ -153,21 +154,25 @@ impl Trx {
     }
 
     pub fn insert(&mut self, table: &Table, row: &RowWrite<'_>) -> Result<()> {
-        self.row_operation(|trx| trx.insert_entries(table, row))?;
+        self.row_operation(Purpose::Add, |trx| trx.insert_entries(table, row))?;
         Ok(())
     }
 
     pub fn update(&mut self, table: &Table, old: &RowWrite<'_>, new: &RowWrite<'_>) -> Result<()> {
-        self.row_operation(|trx| trx.update_entries(table, old, new))
+        self.row_operation(Purpose::Add, |trx| trx.update_entries(table, old, new))
     }
 
     pub fn delete(&mut self, table: &Table, old: &RowWrite<'_>) -> Result<()> {
-        self.row_operation(|trx| trx.delete_entries(table, old))
+        self.row_operation(Purpose::Delete, |trx| trx.delete_entries(table, old))
     }
 
     /// A row changes in all its indexes or in none.
-    fn row_operation(&mut self, f: impl FnOnce(&mut Trx) -> Result<()>) -> Result<()> {
-        self.engine.admit()?;
+    fn row_operation(
+        &mut self,
+        purpose: Purpose,
+        f: impl FnOnce(&mut Trx) -> Result<()>,
+    ) -> Result<()> {
+        self.engine.admit(purpose)?;
         let before = self.session.savepoint();
         let outcome = f(self);
         if let Err(error) = outcome {

@@ -50,7 +50,7 @@ impl Os for RealOs {
             }
             other => other,
         };
-        let file = file.map_err(|e| Error::io("open", path, e))?;
+        let file = file.map_err(|e| full_or_io("open", path, e))?;
         Ok(Arc::new(RealFile { file, path: path.to_path_buf() }))
     }
 
@@ -71,7 +71,7 @@ impl Os for RealOs {
     fn create_dir(&self, dir: &Path) -> Result<()> {
         match fs::create_dir(dir) {
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => Ok(()),
-            other => other.map_err(|e| Error::io("create directory", dir, e)),
+            other => other.map_err(|e| full_or_io("create directory", dir, e)),
         }
     }
 
@@ -80,7 +80,7 @@ impl Os for RealOs {
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {
-        fs::rename(from, to).map_err(|e| Error::io("rename", from, e))
+        fs::rename(from, to).map_err(|e| full_or_io("rename", from, e))
     }
 
     fn sync_dir(&self, dir: &Path) -> Result<()> {
@@ -156,14 +156,16 @@ impl File for RealFile {
             let at = (offset + done as u64) as i64;
             // SAFETY: one iovec over a live slice; the kernel only reads from it.
             let n = unsafe { libc::pwritev2(self.file.as_raw_fd(), &part, 1, at, libc::RWF_DSYNC) };
-            if n < 0 {
-                let error = io::Error::last_os_error();
-                if error.kind() == io::ErrorKind::Interrupted {
-                    continue;
+            match n {
+                0 => return Err(self.write_error(io::ErrorKind::WriteZero.into())),
+                1.. => done += n as usize,
+                _ => {
+                    let error = io::Error::last_os_error();
+                    if error.kind() != io::ErrorKind::Interrupted {
+                        return Err(self.write_error(error));
+                    }
                 }
-                return Err(self.write_error(error));
             }
-            done += n as usize;
         }
         Ok(())
     }
@@ -173,12 +175,14 @@ impl File for RealFile {
     }
 
     fn allocate(&self, len: u64) -> Result<()> {
-        // SAFETY: the descriptor belongs to `self.file`.
-        let rc = unsafe { libc::posix_fallocate(self.file.as_raw_fd(), 0, len as i64) };
-        if rc != 0 {
-            return Err(self.write_error(io::Error::from_raw_os_error(rc)));
+        loop {
+            // SAFETY: the descriptor belongs to `self.file`.
+            match unsafe { libc::posix_fallocate(self.file.as_raw_fd(), 0, len as i64) } {
+                0 => return Ok(()),
+                libc::EINTR => {}
+                rc => return Err(self.write_error(io::Error::from_raw_os_error(rc))),
+            }
         }
-        Ok(())
     }
 
     fn sync(&self) -> Result<()> {
@@ -188,9 +192,15 @@ impl File for RealFile {
 
 impl RealFile {
     fn write_error(&self, error: io::Error) -> Error {
-        if error.raw_os_error() == Some(libc::ENOSPC) {
-            return Error::Full { what: "disk" };
-        }
-        Error::io("write", &self.path, error)
+        full_or_io("write", &self.path, error)
+    }
+}
+
+/// No room is an error of its own: it can be cured, and the engine goes on. Quotas and limits of
+/// the file size are no different.
+fn full_or_io(op: &'static str, path: &Path, error: io::Error) -> Error {
+    match error.raw_os_error() {
+        Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG) => Error::Full { what: "disk" },
+        _ => Error::io(op, path, error),
     }
 }

@@ -60,6 +60,8 @@ struct World {
     /// Calls that change something, counted; faults and crash points refer to this number.
     mutations: u64,
     fail_at: Option<(u64, Fault)>,
+    /// Bytes that all named files together may have.
+    capacity_bytes: Option<u64>,
     /// Grows with every crash: files opened in an earlier life are dead.
     life: u64,
     locked: std::collections::BTreeSet<PathBuf>,
@@ -95,6 +97,16 @@ impl SimOs {
 
     pub fn clear_fault(&self) {
         self.world.lock().fail_at = None;
+    }
+
+    /// Limits the sum of the lengths of all files; calls that need more fail with ENOSPC.
+    pub fn set_capacity_bytes(&self, capacity_bytes: Option<u64>) {
+        self.world.lock().capacity_bytes = capacity_bytes;
+    }
+
+    /// Sum of the lengths of all files.
+    pub fn used_bytes(&self) -> u64 {
+        self.world.lock().used_bytes()
     }
 
     /// Changing calls so far.
@@ -179,6 +191,19 @@ fn crash_inode(inode: &mut Inode, rng: &mut SimRng) {
 }
 
 impl World {
+    fn used_bytes(&self) -> u64 {
+        self.live.values().map(|&i| self.inodes[i].live.len() as u64).sum()
+    }
+
+    /// Whether a file of `old` bytes may have `new` ones.
+    fn check_capacity(&self, old: u64, new: u64) -> Result<()> {
+        let limit = self.capacity_bytes.unwrap_or(u64::MAX);
+        if new > old && self.used_bytes() + (new - old) > limit {
+            return Err(Error::Full { what: "disk" });
+        }
+        Ok(())
+    }
+
     /// Counts a changing call and answers whether it must fail.
     fn mutate(&mut self, op: &'static str, path: &Path) -> Result<()> {
         let now = self.mutations;
@@ -279,7 +304,9 @@ impl Os for SimOs {
     }
 
     fn free_bytes(&self, _path: &Path) -> Result<u64> {
-        Ok(u64::MAX / 2)
+        let world = self.world.lock();
+        let free = world.capacity_bytes.map(|limit| limit.saturating_sub(world.used_bytes()));
+        Ok(free.unwrap_or(u64::MAX / 2))
     }
 
     fn lock_dir(&self, dir: &Path) -> Result<Box<dyn Send + Sync>> {
@@ -319,6 +346,11 @@ struct SimFile {
 }
 
 impl SimFile {
+    fn check_capacity(&self, len: u64) -> Result<()> {
+        let world = self.world.lock();
+        world.check_capacity(world.inodes[self.inode].live.len() as u64, len)
+    }
+
     fn with<R>(
         &self,
         op: &'static str,
@@ -332,9 +364,15 @@ impl SimFile {
         world.check_power(op, &self.path)?;
         if changes {
             if let Err(e) = world.mutate(op, &self.path) {
-                // A write under way when the power goes may have reached some blocks.
+                // A write under way when the power goes may have reached some blocks; so may one
+                // that fails.
                 let writes = matches!(op, "write" | "overwrite");
-                if writes && matches!(world.fail_at, Some((_, Fault::PowerCut))) {
+                let reached = match world.fail_at {
+                    Some((_, Fault::PowerCut)) => true,
+                    Some((at, Fault::IoError)) => at % 2 == 0,
+                    _ => false,
+                };
+                if writes && reached {
                     f(&mut world.inodes[self.inode])?;
                 }
                 return Err(e);
@@ -381,6 +419,7 @@ impl File for SimFile {
         let end = offset as usize + buf.len();
         let inside = self.with("stat", false, |inode| Ok(end <= inode.live.len()))?;
         let op = if inside { "overwrite" } else { "write" };
+        self.check_capacity(end as u64)?;
         self.with(op, true, |inode| {
             write_live(inode, buf, offset);
             Ok(())
@@ -404,6 +443,7 @@ impl File for SimFile {
     }
 
     fn set_len(&self, len: u64) -> Result<()> {
+        self.check_capacity(len)?;
         self.with("truncate", true, |inode| {
             inode.live.resize(len as usize, 0);
             Ok(())
@@ -411,6 +451,7 @@ impl File for SimFile {
     }
 
     fn allocate(&self, len: u64) -> Result<()> {
+        self.check_capacity(len)?;
         self.with("write", true, |inode| {
             if inode.live.len() < len as usize {
                 inode.live.resize(len as usize, 0);

@@ -15,6 +15,7 @@ use super::stats::add;
 use super::superblock::Superblock;
 use crate::base::{Error, Lsn, Result, BLOCK_BYTES};
 use crate::os::File;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 
 /// Disk space kept behind the end of the change log, in segments (and at most this many bytes).
@@ -91,6 +92,10 @@ impl Store {
         self.write_slot(&cp, sb, second)?;
         add(&self.counters.checkpoints, 1);
         self.state.write().segments.release(&capture.releasable, self.epochs.now());
+        if !capture.releasable.is_empty() {
+            self.full.store(false, Relaxed);
+        }
+        self.refresh_behind();
         if cp.has_obsolete && remove_obsolete(&*self.os, &self.dir, sb.map_generation).is_ok() {
             cp.has_obsolete = false;
         }
@@ -180,16 +185,5 @@ impl Store {
         let mut changes = ChangeLog::new(file, self.seed, generation);
         changes.reserve(self.changes_reserve_bytes())?;
         Ok(NewMap { generation, directory, changes })
-    }
-
-    /// Dead bytes that only a checkpoint turns into free ones have grown large.
-    pub fn wants_checkpoint(&self) -> bool {
-        let totals = self.state.read().segments.totals();
-        let used_bytes = totals.segments * self.segment_bytes - totals.free_bytes;
-        let eighth = used_bytes / 8;
-        let little_free = totals.free_bytes <= 4 * self.segment_bytes;
-        totals.releasable_bytes > eighth.max(8 * self.segment_bytes)
-            || (little_free && totals.releasable_bytes > eighth.max(2 * self.segment_bytes))
-            || (totals.free_bytes == 0 && totals.releasable_bytes > 0)
     }
 }

@@ -8,6 +8,7 @@ use super::mapfile::{self, ChangeLog};
 use super::pages::{PagesFile, StreamKind};
 use super::record::{self, Packed, HEADER_BYTES, RECORD_BYTES_MAX};
 use super::segments::RESERVED_SEGMENTS;
+use super::space::SpacePolicy;
 use super::state::State;
 use super::stats::{add, Counters};
 use super::superblock::{self, Superblock, SLOTS};
@@ -16,6 +17,7 @@ use crate::base::{Error, Lsn, PageId, Result, TreeId, BLOCK_BYTES, PAGE_BYTES};
 use crate::os::sync::{Mutex, RwLock};
 use crate::os::{AlignedBuf, File, OpenMode, Os};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::Arc;
 
 /// What the map knows about a page that was read.
@@ -40,13 +42,18 @@ pub struct Store {
     /// The first failure; set once.
     poison: Mutex<Option<String>>,
     pub(super) counters: Counters,
+    pub(super) policy: SpacePolicy,
+    /// See [`Store::is_behind`] and [`Store::is_full`].
+    pub(super) behind: AtomicBool,
+    pub(super) full: AtomicBool,
+    pub(super) short: AtomicBool,
 }
 
 pub(super) fn superblock_path(dir: &Path) -> PathBuf {
     dir.join("superblock")
 }
 
-fn pages_path(dir: &Path) -> PathBuf {
+pub(super) fn pages_path(dir: &Path) -> PathBuf {
     dir.join("pages")
 }
 
@@ -131,6 +138,10 @@ impl Store {
             growth: Mutex::default(),
             poison: Mutex::default(),
             counters: Counters::default(),
+            policy: SpacePolicy::default(),
+            behind: AtomicBool::new(false),
+            full: AtomicBool::new(false),
+            short: AtomicBool::new(false),
             os,
             dir,
         };
@@ -190,6 +201,7 @@ impl Store {
             format!("page {page} of tree {}: {why}", entry.tree()),
             format!("{file} offset {} length {}", entry.place(), entry.record_bytes()),
         )
+        .of_page(page)
     }
 
     /// Writes pages. When this returns `Ok`, reads see them; they are durable after the next
@@ -246,6 +258,7 @@ impl Store {
             next += placed.len();
             if full {
                 self.open_segment(kind)?;
+                self.refresh_behind();
             }
         }
         self.pages.write_tail_if_idle().map_err(|error| self.poisoned_by(error))
@@ -277,10 +290,14 @@ impl Store {
             }
             let count = self.state.read().segments.count() as u64;
             match self.pages.grow((count + 1) * self.segment_bytes) {
-                Ok(()) => self.state.write().segments.add_free(),
+                Ok(()) => {
+                    self.full.store(false, Relaxed);
+                    self.state.write().segments.add_free();
+                }
                 Err(Error::Full { .. }) => {
+                    self.full.store(true, Relaxed);
                     let kept = if kind == StreamKind::Survivors { 0 } else { RESERVED_SEGMENTS };
-                    return try_acquire(kept).ok_or(Error::Full { what: "store" });
+                    return try_acquire(kept).ok_or(Error::Full { what: "page store" });
                 }
                 Err(error) => return Err(self.poisoned_by(error)),
             }

@@ -6,7 +6,6 @@ use super::engine::{all_entries, is_named, Store};
 use super::map::Entry;
 use super::pages::StreamKind;
 use super::record::{self, Packed};
-use super::segments::RESERVED_SEGMENTS;
 use super::stats::add;
 use crate::base::{PageId, Result, BLOCK_BYTES};
 use crate::os::AlignedBuf;
@@ -45,12 +44,15 @@ impl Store {
         while moved_bytes < budget_bytes {
             if collector.victim.as_ref().is_none_or(|v| v.live.is_empty()) {
                 collector.victim = None;
-                let Some(segment) = self.state.read().segments.victim() else { break };
+                let least_gain = self.least_gain_bytes();
+                let victim = self.state.read().segments.victim(least_gain);
+                let Some(segment) = victim else { break };
                 collector.victim = Some(self.load_victim(segment)?);
             }
             let Some(victim) = &mut collector.victim else { break };
             moved_bytes += self.move_some(victim, budget_bytes - moved_bytes)?;
         }
+        self.refresh_behind();
         Ok(moved_bytes)
     }
 
@@ -143,13 +145,5 @@ impl Store {
         done?;
         victim.live.truncate(victim.live.len() - taken);
         Ok(moved_bytes.get())
-    }
-
-    /// Enough dead bytes lie in segments that only GC can free.
-    pub fn wants_gc(&self) -> bool {
-        let totals = self.state.read().segments.totals();
-        let used_bytes = totals.segments * self.segment_bytes - totals.free_bytes;
-        let threshold = (used_bytes / 4).max(RESERVED_SEGMENTS as u64 * self.segment_bytes);
-        totals.collectable_bytes > threshold
     }
 }

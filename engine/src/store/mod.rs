@@ -34,11 +34,13 @@ mod checkpoint;
 mod engine;
 mod epoch;
 mod gc;
+mod inspect;
 mod map;
 mod mapfile;
 mod pages;
 mod record;
 mod segments;
+mod space;
 mod state;
 mod stats;
 mod superblock;
@@ -46,6 +48,7 @@ mod superblock;
 mod tests;
 
 pub use engine::{PageInfo, Store};
+pub use inspect::{file_names, PagePlace, StoreFiles, StoreHeader};
 pub use map::PAGE_ID_MAX;
 pub use stats::StoreStats;
 

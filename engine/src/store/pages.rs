@@ -240,7 +240,7 @@ impl PagesFile {
     /// Makes the file at least `len` bytes long.
     pub fn grow(&self, len: u64) -> Result<()> {
         if len >= super::map::PLACE_END {
-            return Err(Error::Full { what: "store" });
+            return Err(Error::Full { what: "page store" });
         }
         self.file.allocate(len)?;
         // The new length must be made durable with the records in it.

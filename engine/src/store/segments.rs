@@ -171,12 +171,12 @@ impl SegmentTable {
     /// The closed segment whose cleaning pays best: benefit over cost, where old segments count
     /// more because their live rest will stay. (Rosenblum and Ousterhout: The Design and
     /// Implementation of a Log-Structured File System, 1992.)
-    pub fn victim(&self) -> Option<usize> {
+    /// `least_gain_bytes`: fewer dead bytes are not worth it.
+    pub fn victim(&self, least_gain_bytes: u64) -> Option<usize> {
         let score = |s: &Segment| -> Option<f64> {
             let Use::Closed { at, bad: false } = s.usage else { return None };
             let live = s.live_bytes as f64 / self.segment_bytes as f64;
-            // Without this gain a cleaned segment could be worth cleaning for ever.
-            if s.live_bytes == 0 || s.packed_bytes - s.live_bytes < self.segment_bytes / 10 {
+            if s.live_bytes == 0 || s.packed_bytes - s.live_bytes < least_gain_bytes.max(1) {
                 return None;
             }
             let age = (self.closings - at + 1) as f64;
@@ -186,6 +186,10 @@ impl SegmentTable {
         all.filter_map(|(i, s)| score(s).map(|score| (i, score)))
             .max_by(|a, b| a.1.total_cmp(&b.1))
             .map(|(i, _)| i)
+    }
+
+    pub fn free_bytes(&self) -> u64 {
+        self.free.len() as u64 * self.segment_bytes
     }
 
     pub fn totals(&self) -> SegmentTotals {

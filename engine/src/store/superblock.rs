@@ -113,10 +113,12 @@ pub struct Slots {
     pub same: bool,
     /// The creation of the store never came to its end: the last slot is untouched.
     pub unfinished: bool,
+    /// Which slots hold nothing valid.
+    pub damaged: [bool; SLOTS],
 }
 
 pub fn read(file: &dyn File) -> Result<Slots> {
-    let none = Slots { newest: None, same: false, unfinished: true };
+    let none = Slots { newest: None, same: false, unfinished: true, damaged: [true; 2] };
     if file.len()? < (SLOTS * BLOCK_BYTES) as u64 {
         return Ok(none);
     }
@@ -125,11 +127,12 @@ pub fn read(file: &dyn File) -> Result<Slots> {
     let place = file.path().display().to_string();
     let first = parse(&blocks[..BLOCK_BYTES], &place)?;
     let second = parse(&blocks[BLOCK_BYTES..], &place)?;
+    let damaged = [first.is_none(), second.is_none()];
     let newest = match (first, second) {
         (Some(a), Some(b)) if b.generation > a.generation => Some((1, b)),
         (Some(a), _) => Some((0, a)),
         (None, b) => b.map(|b| (1, b)),
     };
     let unfinished = blocks[BLOCK_BYTES..].iter().all(|&b| b == 0);
-    Ok(Slots { newest, same: first == second, unfinished })
+    Ok(Slots { newest, same: first == second, unfinished, damaged })
 }

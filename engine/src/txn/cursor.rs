@@ -173,16 +173,14 @@ impl Session {
             Item::Older { key, head } => {
                 cursor.key.clear();
                 cursor.key.extend_from_slice(&cursor.bytes[key.0..key.1]);
-                match self.older_version(view, head) {
+                let Some(gate) = cursor.gate.clone() else { return Ok(false) };
+                match self.older_version(view, &gate, &cursor.key, head) {
                     Ok(Some(payload)) => {
                         cursor.payload = payload;
                         Ok(true)
                     }
                     Ok(None) => Ok(false),
-                    Err(Error::NotRetained) => {
-                        let Some(gate) = cursor.gate.clone() else { return Ok(false) };
-                        self.get(&gate, &cursor.key, &mut cursor.payload)
-                    }
+                    Err(Error::NotRetained) => self.get(&gate, &cursor.key, &mut cursor.payload),
                     Err(error) => Err(error),
                 }
             }

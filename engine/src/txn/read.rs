@@ -74,13 +74,27 @@ impl Session {
 
     /// The newest visible payload behind the version that `head` names. `Err(NotRetained)` asks
     /// the caller to read the entry again.
-    pub(crate) fn older_version(&self, view: View, head: EntryHeader) -> Result<Option<Vec<u8>>> {
+    pub(crate) fn older_version(
+        &self,
+        view: View,
+        gate: &TreeGate,
+        key: &[u8],
+        head: EntryHeader,
+    ) -> Result<Option<Vec<u8>>> {
         let mut header = head;
         loop {
             if header.is_first() {
                 return Ok(None);
             }
-            let record = self.ctx.version_record(header.lsn)?;
+            let record = match self.ctx.version_record(header.lsn) {
+                // Not kept because no snapshot lies between it and its neighbours: the next
+                // older one that was kept leads on.
+                Err(Error::NotRetained) => {
+                    let older = self.ctx.old.below(gate.id(), key, header.lsn)?;
+                    older.ok_or(Error::NotRetained)?
+                }
+                other => other?,
+            };
             let Some(replaced) = record.replaced else { return Ok(None) };
             let (older, payload) = EntryHeader::split(&replaced)?;
             // Earlier versions by the same writer are as invisible as its newest one, whatever
@@ -113,7 +127,7 @@ impl Session {
                 }
             })?;
             let Some(head) = head else { return found };
-            match self.older_version(view, head) {
+            match self.older_version(view, gate, key, head) {
                 Ok(Some(payload)) => {
                     *out = payload;
                     return Ok(true);

@@ -9,7 +9,7 @@
 
 use crate::base::{Csn, Lsn, TxnId};
 use crate::os::sync::Mutex;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
 
@@ -89,9 +89,16 @@ pub struct PurgeItem {
 }
 
 #[derive(Default)]
+struct Purge {
+    /// In order of commit.
+    queue: VecDeque<PurgeItem>,
+    ids: HashSet<TxnId>,
+}
+
+#[derive(Default)]
 pub struct Registry {
     open: Mutex<HashMap<TxnId, Arc<Open>>>,
-    purge: Mutex<VecDeque<PurgeItem>>,
+    purge: Mutex<Purge>,
 }
 
 impl Registry {
@@ -108,34 +115,60 @@ impl Registry {
     }
 
     pub fn push_purge(&self, item: PurgeItem) {
-        self.purge.lock().push_back(item);
+        let mut purge = self.purge.lock();
+        purge.ids.insert(item.txn);
+        purge.queue.push_back(item);
+    }
+
+    /// Whether delete marks of `id`, which is committed, may still be waiting for the purge.
+    pub fn awaits_purge(&self, id: TxnId) -> bool {
+        // In this order: it enters the one before it leaves the other.
+        self.open.lock().contains_key(&id) || self.purge.lock().ids.contains(&id)
+    }
+
+    /// Forgets those whose records all lie below `moved_to`: their delete marks were moved, and
+    /// whoever sweeps the moved versions purges them.
+    pub fn drop_purge_below(&self, moved_to: Lsn) {
+        let Purge { queue, ids } = &mut *self.purge.lock();
+        queue.retain(|item| {
+            let kept = item.last_lsn >= moved_to;
+            if !kept {
+                ids.remove(&item.txn);
+            }
+            kept
+        });
     }
 
     /// The oldest item, if every snapshot at or behind `oldest` sees it. It stays in the queue
     /// (and in checkpoints) until [`Registry::pop_purge`].
     pub fn peek_purge(&self, oldest: Csn) -> Option<PurgeItem> {
-        self.purge.lock().front().filter(|item| item.csn <= oldest).copied()
+        self.purge.lock().queue.front().filter(|item| item.csn <= oldest).copied()
     }
 
     pub fn pop_purge(&self, txn: TxnId) {
-        let mut queue = self.purge.lock();
+        let Purge { queue, ids } = &mut *self.purge.lock();
         if queue.front().is_some_and(|item| item.txn == txn) {
             queue.pop_front();
+            ids.remove(&txn);
         }
     }
 
     pub fn purge_items(&self) -> Vec<PurgeItem> {
-        self.purge.lock().iter().copied().collect()
+        self.purge.lock().queue.iter().copied().collect()
     }
 
     pub fn purge_backlog(&self) -> usize {
-        self.purge.lock().len()
+        self.purge.lock().queue.len()
     }
 
     /// The lowest LSN that any transaction here still needs.
     pub fn oldest_lsn(&self) -> Option<Lsn> {
+        // In this order: who commits in between is met twice rather than not at all.
         let open = self.open.lock().values().map(|o| o.first_lsn).min();
-        let purge = self.purge.lock().iter().map(|p| p.first_lsn).min();
-        [open, purge].into_iter().flatten().min()
+        [open, self.oldest_purge_lsn()].into_iter().flatten().min()
+    }
+
+    pub fn oldest_purge_lsn(&self) -> Option<Lsn> {
+        self.purge.lock().queue.iter().map(|p| p.first_lsn).min()
     }
 }

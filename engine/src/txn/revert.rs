@@ -31,24 +31,36 @@ pub(crate) struct VersionRecord {
     pub deletes: bool,
 }
 
+impl VersionRecord {
+    pub(super) fn new(tree: TreeId, note: &Note<'_>) -> VersionRecord {
+        VersionRecord {
+            tree,
+            txn: note.txn,
+            previous_lsn: note.previous_lsn,
+            key: note.key.to_vec(),
+            replaced: note.replaced.map(<[u8]>::to_vec),
+            deletes: note.deletes,
+        }
+    }
+}
+
 impl Context {
-    /// Reads the version record at `lsn`.
+    /// The version written at `lsn`, from the log or, below the log's first kept byte, from the
+    /// tree of old versions.
     pub(crate) fn version_record(&self, lsn: Lsn) -> Result<VersionRecord> {
-        let record: Record = self.wal.read(lsn)?;
+        let record: Record = match self.wal.read(lsn) {
+            Err(Error::NotRetained) => {
+                return self.old.read(lsn)?.ok_or(Error::NotRetained);
+            }
+            other => other?,
+        };
         let fault = |why: &str| Error::corrupt(why, format!("log {lsn:?}"));
         if record.kind != RECORD_TREE {
             return Err(fault("not a version record"));
         }
         let decoded = decode_record(&record.payload)?;
         let note = Note::decode(decoded.note)?.ok_or_else(|| fault("record without a version"))?;
-        Ok(VersionRecord {
-            tree: decoded.tree,
-            txn: note.txn,
-            previous_lsn: note.previous_lsn,
-            key: note.key.to_vec(),
-            replaced: note.replaced.map(<[u8]>::to_vec),
-            deletes: note.deletes,
-        })
+        Ok(VersionRecord::new(decoded.tree, &note))
     }
 
     /// Takes back the version that `txn` wrote at `lsn`, if it still stands.
@@ -117,6 +129,35 @@ impl Context {
         fault.map_or(Ok(()), Err)
     }
 
+    /// As [`Context::revert_record`], for the background: nobody waits for an answer, so work that
+    /// a damaged page stops is put aside, and a transaction whose chain is damaged does not keep
+    /// those behind it waiting.
+    fn revert_behind(&self, txn: TxnId, lsn: Lsn) -> Result<Step> {
+        let reverted = self.revert_record(txn, lsn);
+        if !matches!(reverted, Err(Error::Corrupt { .. })) {
+            return reverted;
+        }
+        match self.version_record(lsn) {
+            Ok(record) => {
+                let step = Step { previous: record.previous_lsn, reverted: None };
+                self.unless_put_aside(Some(record.tree), reverted, step)
+            }
+            Err(error) => {
+                self.to_revert.lock().rotate_left(1);
+                Err(error)
+            }
+        }
+    }
+
+    /// `instead`, if `done` failed at damage and its work was put aside.
+    fn unless_put_aside<T>(&self, tree: Option<TreeId>, done: Result<T>, instead: T) -> Result<T> {
+        let aside = |error: &Error| self.put_aside.get().is_some_and(|put| put(tree, error));
+        match done {
+            Err(error) if matches!(error, Error::Corrupt { .. }) && aside(&error) => Ok(instead),
+            other => other,
+        }
+    }
+
     /// Reverts up to `budget` records of rolled back transactions. Answers whether work is left.
     pub fn revert_step(&self, budget: usize) -> Result<bool> {
         let mut left = budget;
@@ -124,7 +165,7 @@ impl Context {
             let Some(open) = self.to_revert.lock().front().cloned() else { return Ok(false) };
             let mut lsn = open.last_lsn();
             while left > 0 && lsn != Lsn::ZERO {
-                let step = self.revert_record(open.id, lsn)?;
+                let step = self.revert_behind(open.id, lsn)?;
                 lsn = step.previous;
                 open.begin_record(self.wal.end());
                 open.end_record(lsn);
@@ -147,7 +188,9 @@ impl Context {
         while left > 0 {
             let oldest = self.table.oldest_snapshot_csn();
             let Some(item) = self.registry.peek_purge(oldest) else { return Ok(false) };
-            left = left.saturating_sub(self.purge_transaction(item)?.max(1));
+            // Where the log cannot be read, delete marks stay: they take room, no more.
+            let purged = self.unless_put_aside(None, self.purge_transaction(item), 1)?;
+            left = left.saturating_sub(purged.max(1));
             self.registry.pop_purge(item.txn);
         }
         Ok(true)
@@ -156,19 +199,28 @@ impl Context {
     fn purge_transaction(&self, item: PurgeItem) -> Result<usize> {
         let mut lsn = item.last_lsn;
         let mut records = 0;
-        // After a crash `first_lsn` can lie inside the chain: what is before it was purged.
-        while lsn != Lsn::ZERO && lsn >= item.first_lsn {
-            let record = self.version_record(lsn)?;
+        // After a crash `first_lsn` can lie inside the chain: what is before it was purged. What
+        // lies below `moved_to` is purged by the sweep of the moved versions.
+        while lsn != Lsn::ZERO && lsn >= item.first_lsn.max(self.old.moved_to()) {
+            let record = match self.version_record(lsn) {
+                // Moved in between.
+                Err(Error::NotRetained) if lsn < self.old.moved_to() => break,
+                other => other?,
+            };
             records += 1;
             if record.deletes {
-                if let Some(gate) = self.trees.get(record.tree) {
-                    if let Some(_inside) = gate.enter() {
-                        self.replace_if(&gate, &record.key, (item.txn, lsn), None)?;
-                    }
-                }
+                self.purge_mark(record.tree, &record.key, (item.txn, lsn))?;
             }
             lsn = record.previous_lsn;
         }
         Ok(records)
+    }
+
+    /// Removes a delete mark that every snapshot sees, if it still stands.
+    pub(super) fn purge_mark(&self, tree: TreeId, key: &[u8], stands: (TxnId, Lsn)) -> Result<()> {
+        let Some(gate) = self.trees.get(tree) else { return Ok(()) };
+        let Some(_inside) = gate.enter() else { return Ok(()) };
+        let done = self.replace_if(&gate, key, stands, None);
+        self.unless_put_aside(Some(tree), done, ())
     }
 }

@@ -6,16 +6,17 @@
 //! active, prepared --rollback--> idle (its entries are reverted behind its back)
 //! ```
 
+use super::old_versions::OldVersions;
 use super::registry::{Open, PurgeItem, Registry};
 use super::trees::Trees;
 use super::{Isolation, LockManager, Owner, Snapshot, TxnTable};
 use crate::base::codec::put_varint;
-use crate::base::{Csn, Lsn, Result, TxnId};
+use crate::base::{Csn, Error, Lsn, Result, TreeId, TxnId};
 use crate::btree::RECORD_TREE;
 use crate::os::sync::Mutex;
 use crate::wal::{Appended, Wal};
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 pub const RECORD_COMMIT: u8 = 2;
@@ -27,6 +28,9 @@ const _: () = assert!(RECORD_TREE == 1);
 /// Reports that one session waits for another, to the server.
 pub type WaitReport = dyn Fn(u64, u64) + Send + Sync;
 
+/// Decides about background work that met damage, and reports it. Called with no latch held.
+pub type PutAside = dyn Fn(Option<TreeId>, &Error) -> bool + Send + Sync;
+
 /// What all sessions share.
 pub struct Context {
     pub wal: Arc<Wal>,
@@ -34,9 +38,13 @@ pub struct Context {
     pub locks: Arc<LockManager>,
     pub registry: Registry,
     pub trees: Trees,
+    /// Versions below the log's first kept byte.
+    pub old: OldVersions,
     /// Rolled back, waiting for the background revert.
     pub to_revert: Mutex<VecDeque<Arc<Open>>>,
     pub report_wait: Box<WaitReport>,
+    /// Whether work that a damaged page (`tree` is given) or log record stops is put aside.
+    pub put_aside: OnceLock<Box<PutAside>>,
 }
 
 impl Context {

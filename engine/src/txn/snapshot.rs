@@ -73,6 +73,11 @@ impl Snapshot {
         Snapshot { table, number, shared }
     }
 
+    /// Names the registration as long as it lives.
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+
     pub fn csn(&self) -> Csn {
         self.shared.csn
     }

@@ -355,6 +355,18 @@ impl TxnTable {
         self.snapshot(log_low)
     }
 
+    /// The snapshots that may need a version below `lsn`. They share the registrations of their
+    /// originals, with holds of their own.
+    pub(super) fn snapshots_below(self: &Arc<Self>, lsn: Lsn) -> Vec<Snapshot> {
+        let registry = self.registry.lock();
+        let low = registry.snapshots.iter().filter(|(_, s)| s.pin < lsn);
+        low.map(|(&number, s)| {
+            s.hold();
+            Snapshot::new(Arc::clone(self), number, Arc::clone(s))
+        })
+        .collect()
+    }
+
     pub(super) fn unregister(&self, number: u64) {
         let mut registry = self.registry.lock();
         let shared = registry.snapshots.get(&number).expect("a registered snapshot");

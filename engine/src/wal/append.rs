@@ -18,12 +18,14 @@ const UNWRITTEN_BYTES_MAX: u64 = 64 << 20;
 /// Segments that [`Wal::prepare_step`] keeps ready behind the one in use.
 const SPARE_SEGMENTS: u64 = 2;
 const CHUNK_BYTES_MAX: u64 = 1 << 20;
+/// The last part of a segment that even owed work leaves to commits and aborts.
+const OWED_SHARE: u64 = 4;
 
 /// The log. See the room's invariants.
 pub struct Wal {
     pub(super) os: Arc<dyn Os>,
     pub(super) dir: PathBuf,
-    pub(super) capacity_bytes: u64,
+    pub(super) capacity_bytes: AtomicU64,
     pub(super) incarnation: u64,
     pub(super) ring: Ring,
     pub(super) segments: Segments,
@@ -49,7 +51,10 @@ impl Wal {
         let segment_bytes = options.segment_bytes;
         let path = segment_path(&options.dir, 0);
         let file = create_segment(&*os, &path, 0, segment_bytes)?;
-        let control = Control { segment_bytes, incarnation: 1, start: STREAM_START };
+        // The upper half tells this log from all others, the lower one counts openings.
+        let identity = os.entropy() >> 1 & !u64::from(u32::MAX);
+        let incarnation = identity | 1;
+        let control = Control { segment_bytes, incarnation, start: STREAM_START };
         create_control(&*os, &options.dir, &control)?;
         let segments =
             Segments::new(Arc::clone(&os), options.dir.clone(), segment_bytes, 0, [file].into());
@@ -71,7 +76,7 @@ impl Wal {
         Arc::new(Wal {
             os,
             dir: options.dir,
-            capacity_bytes: options.capacity_bytes,
+            capacity_bytes: AtomicU64::new(options.capacity_bytes),
             incarnation: control.incarnation,
             ring: Ring::new(control.start, geometry),
             segments,
@@ -91,11 +96,21 @@ impl Wal {
         self.ring.append(kind, parts)
     }
 
-    /// Asks whether more work may be logged; called before any latch is taken. Waits while very
+    /// Asks whether new work may be logged; called before any latch is taken. Waits while very
     /// much is unwritten, and while it has to make a segment itself. `Full` when less than a
-    /// segment is left and no other can be made: what is left is for commits, aborts and
-    /// checkpoints, which do not ask.
+    /// segment is left and no other can be made: what is left is for work that is owed
+    /// ([`Wal::admit_owed`]), and for commits, aborts and checkpoints, which do not ask.
     pub fn admit(&self) -> Result<()> {
+        self.admit_with(self.segments.segment_bytes)
+    }
+
+    /// As [`Wal::admit`] for the steps of work that was admitted, and for reverts and purge,
+    /// without which no room comes back: leaves only a quarter of a segment.
+    pub fn admit_owed(&self) -> Result<()> {
+        self.admit_with(self.segments.segment_bytes / OWED_SHARE)
+    }
+
+    fn admit_with(&self, least_bytes: u64) -> Result<()> {
         self.check_poison()?;
         let end = self.ring.reserved();
         if end.saturating_sub(self.ring.written()) > UNWRITTEN_BYTES_MAX {
@@ -103,9 +118,22 @@ impl Wal {
         }
         let reserve_end = end + self.segments.segment_bytes;
         if self.segments.end() < reserve_end {
-            self.poison_unless_full(self.segments.ensure(reserve_end))?;
+            let made = self.poison_unless_full(self.segments.ensure(reserve_end));
+            if self.segments.end() < end + least_bytes {
+                return made;
+            }
         }
         Ok(())
+    }
+
+    /// Bytes that can be appended without a new file: spare and free segments.
+    pub fn room_bytes(&self) -> u64 {
+        let free_bytes = self.segments.counts().free * self.segments.segment_bytes;
+        self.segments.end().saturating_sub(self.ring.end()) + free_bytes
+    }
+
+    pub fn segment_bytes(&self) -> u64 {
+        self.segments.segment_bytes
     }
 
     /// Background work: keeps segments ready so that no flush has to make one, and removes what
@@ -113,8 +141,14 @@ impl Wal {
     pub fn prepare_step(&self) -> Result<bool> {
         self.check_poison()?;
         let end = self.ring.end();
-        let done = self.segments.prepare_step(end, SPARE_SEGMENTS, self.capacity_bytes);
+        let capacity = self.capacity_bytes.load(Ordering::Relaxed);
+        let done = self.segments.prepare_step(end, SPARE_SEGMENTS, capacity);
         self.poison_unless_full(done)
+    }
+
+    /// From the next [`Wal::prepare_step`] on; see [`WalOptions::capacity_bytes`].
+    pub fn set_capacity_bytes(&self, bytes: u64) {
+        self.capacity_bytes.store(bytes, Ordering::Relaxed);
     }
 
     fn poison_unless_full<T>(&self, result: Result<T>) -> Result<T> {

@@ -305,7 +305,7 @@ fn one_control_copy_is_enough_and_none_is_refused() {
         os.flip_bit(&control, slot * BLOCK + 20, 1);
         let (wal, found) = recover(&os, anchor_at(begin, at.end)).unwrap();
         assert_eq!(found.len(), 1);
-        assert_eq!(wal.stats().incarnation, slot + 2);
+        assert_eq!(wal.stats().incarnation & u64::from(u32::MAX), slot + 2);
     }
     for slot in 0..2 {
         os.flip_bit(&control, slot * BLOCK + 20, 1);

@@ -1,10 +1,15 @@
 //! The log's files for tools and people.
 
 use super::append::{control_path, Wal};
-use super::recover::{open_files, read_control};
-use crate::base::{Lsn, Result};
-use crate::os::{OpenMode, Os};
+use super::format::{Control, BLOCK, STREAM_START};
+use super::read::{visit_records, Scanner};
+use super::recover::{choose_files, open_files, read_control};
+use super::segments::Segments;
+use super::RecordRef;
+use crate::base::{Error, Lsn, Result};
+use crate::os::{AlignedBuf, File, OpenMode, Os};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SegmentState {
@@ -68,6 +73,81 @@ pub fn inspect(os: &dyn Os, dir: &Path) -> Result<WalFiles> {
         start: Lsn(control.start),
         segments: segments.collect(),
     })
+}
+
+/// Which of the two copies of the control file cannot be read.
+pub fn damaged_control_copies(file: &dyn File) -> Result<Vec<u64>> {
+    let mut block = AlignedBuf::new(BLOCK as usize);
+    let mut damaged = Vec::new();
+    for slot in 0..2 {
+        match file.read_at(&mut block, slot * BLOCK).and_then(|()| Control::decode(&block)) {
+            Ok(_) => {}
+            Err(Error::Corrupt { .. }) => damaged.push(slot),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(damaged)
+}
+
+/// The header of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchInfo {
+    pub lsn: Lsn,
+    /// Behind its last record.
+    pub end: Lsn,
+    pub incarnation: u64,
+    pub durable_before: Lsn,
+}
+
+/// Gets what [`scan_files`] finds, in order. `false` ends the scan.
+pub trait LogVisitor {
+    fn batch(&mut self, batch: BatchInfo) -> bool;
+    fn record(&mut self, lsn: Lsn, end: Lsn, record: RecordRef<'_>) -> Result<()>;
+}
+
+/// Where a scan ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogEnd {
+    pub from: Lsn,
+    pub end: Lsn,
+    pub stopped: bool,
+}
+
+/// Visits the batches that hold or follow `from` up to the first that is not valid, without
+/// opening the log for work. Whether that is the log's end is for recovery to say.
+pub fn scan_files(
+    os: &Arc<dyn Os>,
+    dir: &Path,
+    from: Lsn,
+    visitor: &mut dyn LogVisitor,
+) -> Result<LogEnd> {
+    let file = os.open(&control_path(dir), OpenMode { create: false, direct: true })?;
+    let control = read_control(&*file)?;
+    let files = open_files(&**os, dir, control.segment_bytes)?;
+    let from = from.0.max(STREAM_START);
+    let (first, run, _) = choose_files(dir, files, from, control.segment_bytes)?;
+    let segments = Segments::new(Arc::clone(os), dir.to_owned(), control.segment_bytes, first, run);
+    let mut scanner = Scanner::new(&segments, segments.end());
+    let start = scanner.find_batch(from)?.unwrap_or(from / BLOCK * BLOCK);
+    let mut at = start;
+    while let Some(header) = scanner.batch(at)? {
+        let info = BatchInfo {
+            lsn: Lsn(header.lsn),
+            end: Lsn(header.end()),
+            incarnation: header.incarnation,
+            durable_before: Lsn(header.durable_before),
+        };
+        if !visitor.batch(info) {
+            return Ok(LogEnd { from: Lsn(start), end: Lsn(at), stopped: true });
+        }
+        let bytes = scanner.bytes(&header)?;
+        visit_records(&header, bytes, from, u64::MAX, &mut |lsn, record| {
+            let end = Lsn(lsn.0 + record.payload.len() as u64);
+            visitor.record(lsn, end, record)
+        })?;
+        at = header.next();
+    }
+    Ok(LogEnd { from: Lsn(start), end: Lsn(at), stopped: false })
 }
 
 impl Wal {

@@ -15,6 +15,7 @@
 //! 5. A batch carries its LSN, its incarnation (a number new at every open, which seeds its
 //!    checksum) and the durable LSN at its writing. At or above the LSN where the newest
 //!    incarnation began only its own batches are valid; below it incarnations never decrease.
+//!    The upper half of the number is drawn at creation: a batch of another log is never valid.
 //! 6. An incarnation is durable in the control file before anything of it is appended; when it is
 //!    written, everything below its start is durable.
 //! 7. A recovered end below what is known durable (anchor, control file, or the header of a batch
@@ -50,7 +51,10 @@ mod tests;
 
 pub use append::Wal;
 pub use format::WalAnchor;
-pub use inspect::{inspect, SegmentInfo, SegmentState, WalFiles, WalPosition};
+pub use inspect::{
+    damaged_control_copies, inspect, scan_files, BatchInfo, LogEnd, LogVisitor, SegmentInfo,
+    SegmentState, WalFiles, WalPosition,
+};
 pub use stats::WalStats;
 
 use crate::base::Lsn;

@@ -29,7 +29,8 @@ impl Wal {
             return Err(Error::NotRetained);
         }
         if lsn >= self.end() {
-            return Err(corrupt("reference behind the end", lsn.0));
+            let error = corrupt("reference behind the end", lsn.0);
+            return Err(self.segments.at_place(lsn.0, error));
         }
         if let Some(record) = self.read_cached(lsn.0)? {
             count(&self.counters.cache_reads, 1);
@@ -41,7 +42,7 @@ impl Wal {
         if lsn < self.oldest() {
             return Err(Error::NotRetained);
         }
-        result
+        result.map_err(|error| self.segments.at_place(lsn.0, error))
     }
 
     fn read_cached(&self, lsn: u64) -> Result<Option<Record>> {
@@ -99,7 +100,7 @@ impl Wal {
         };
         while at < to {
             let Some(header) = scanner.batch(at).map_err(kept)? else {
-                return Err(kept(corrupt("batch damaged", at)));
+                return Err(self.segments.at_place(at, kept(corrupt("batch damaged", at))));
             };
             let body = scanner.bytes(&header).map_err(kept)?;
             if from < self.oldest() {

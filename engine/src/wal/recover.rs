@@ -12,7 +12,7 @@
 use super::append::{check_options, control_path, write_control, Wal};
 use super::format::{decode_segment_header, BatchHeader, Control, BLOCK, STREAM_START};
 use super::read::{visit_records, Scanner, Visit};
-use super::segments::{segment_number, Segments};
+use super::segments::{place_of, segment_number, segment_path, Segments};
 use super::{WalAnchor, WalOptions};
 use crate::base::{Error, Result};
 use crate::os::{AlignedBuf, File, OpenMode, Os};
@@ -37,22 +37,26 @@ impl Wal {
             return Err(Error::corrupt("log anchor out of order", format!("{anchor:?}")));
         }
         let files = open_files(&*os, &options.dir, control.segment_bytes)?;
-        let (first, run, strays) = choose_files(files, from, control.segment_bytes)?;
+        check_names(&files, from / control.segment_bytes)?;
+        let (first, run, strays) = choose_files(&options.dir, files, from, control.segment_bytes)?;
         let segment_bytes = control.segment_bytes;
         let segments =
             Segments::new(Arc::clone(&os), options.dir.clone(), segment_bytes, first, run);
 
-        let end = follow_chain(&segments, &control, from, visit)?;
+        let end = follow_chain(&segments, &control, from, visit)
+            .map_err(|error| segments.at_place(from, error))?;
         let known_durable = anchor.durable.0.max(control.start);
         if end < known_durable {
             return Err(Error::corrupt(
                 format!("the log ends at {end} but was durable up to {known_durable}"),
-                options.dir.display().to_string(),
+                place_of(&options.dir, segment_bytes, end),
             ));
         }
-        check_behind_end(&segments, &control, end)?;
+        check_no_gap(&options.dir, segment_bytes, &segments, &strays)?;
+        let named = |error| segments.at_place(end, error);
+        check_behind_end(&segments, &control, end).map_err(named)?;
         for stray in strays.iter().filter(|s| s.number >= end / segment_bytes) {
-            check_stray(&control, stray, end, segment_bytes)?;
+            check_stray(&control, stray, end, segment_bytes).map_err(named)?;
         }
         sync_tail(&segments, from)?;
         remove_strays(&*os, &options.dir, &strays)?;
@@ -90,9 +94,15 @@ pub(super) fn read_control(file: &dyn File) -> Result<Control> {
         }
     }
     match (newest, failure) {
-        (_, Some(e @ Error::Refused(_))) => Err(e),
+        (_, Some(Error::Refused(why))) => {
+            Err(Error::Refused(format!("{}: {why}", file.path().display())))
+        }
         (Some(control), _) => Ok(control),
-        (None, e) => Err(e.unwrap_or_else(|| Error::corrupt("no copy", "log control file"))),
+        (None, e) => {
+            let why = e.map_or_else(String::new, |e| format!(" ({e})"));
+            let what = format!("both copies of the log control file are damaged{why}");
+            Err(Error::corrupt(what, file.path().display().to_string()))
+        }
     }
 }
 
@@ -102,6 +112,8 @@ pub(super) struct Found {
     pub file: Arc<dyn File>,
     /// Its header and its length are those of segment `number`.
     pub intact: bool,
+    /// The number in its header.
+    pub named: Option<u64>,
 }
 
 pub(super) fn open_files(
@@ -118,25 +130,47 @@ pub(super) fn open_files(
         }
         let file = os.open(&path, OpenMode { create: false, direct: true })?;
         let bytes = file.len()?;
-        let mut intact = bytes == BLOCK + segment_bytes;
+        let (mut intact, mut named) = (bytes == BLOCK + segment_bytes, None);
         if bytes >= BLOCK {
             file.read_at(&mut block, 0)?;
             intact &= match decode_segment_header(&block) {
-                Ok(header) => header == (number, segment_bytes),
-                Err(e @ Error::Refused(_)) => return Err(e),
+                Ok(header) => {
+                    named = Some(header.0);
+                    header == (number, segment_bytes)
+                }
+                Err(Error::Refused(why)) => {
+                    return Err(Error::Refused(format!("{}: {why}", path.display())))
+                }
                 Err(_) => false,
             };
         }
-        files.insert(number, Found { number, file, intact });
+        files.insert(number, Found { number, file, intact, named });
     }
     Ok(files)
 }
 
+/// A file gets a higher number when nobody needs it, and a crash may undo its new name; one that is
+/// needed never has the header of a later segment.
+fn check_names(files: &BTreeMap<u64, Found>, needed: u64) -> Result<()> {
+    for found in files.range(needed..).map(|(_, found)| found) {
+        if let Some(other) = found.named.filter(|&other| other > found.number) {
+            let what = format!("log segment {other} under the name of segment {}", found.number);
+            return Err(Error::corrupt(what, found.file.path().display().to_string()));
+        }
+    }
+    Ok(())
+}
+
 /// Number of the first file of a run, the run, and all other files.
-type Chosen = (u64, VecDeque<Arc<dyn File>>, Vec<Found>);
+pub(super) type Chosen = (u64, VecDeque<Arc<dyn File>>, Vec<Found>);
 
 /// The longest run of intact consecutive files around the position `from`, and all other files.
-fn choose_files(mut files: BTreeMap<u64, Found>, from: u64, segment_bytes: u64) -> Result<Chosen> {
+pub(super) fn choose_files(
+    dir: &Path,
+    mut files: BTreeMap<u64, Found>,
+    from: u64,
+    segment_bytes: u64,
+) -> Result<Chosen> {
     let is_intact = |n: u64| files.get(&n).is_some_and(|f| f.intact);
     let mut first = from / segment_bytes;
     // The log may end exactly where a segment does.
@@ -144,9 +178,8 @@ fn choose_files(mut files: BTreeMap<u64, Found>, from: u64, segment_bytes: u64) 
         first -= 1;
     }
     if !is_intact(first) {
-        return Err(Error::corrupt("the segment where recovery starts is missing or damaged", {
-            format!("log position {from}, segment {}", from / segment_bytes)
-        }));
+        let what = "the segment where recovery starts is missing or damaged";
+        return Err(Error::corrupt(what, place_of(dir, segment_bytes, from)));
     }
     let mut end = first + 1;
     while is_intact(end) {
@@ -159,9 +192,17 @@ fn choose_files(mut files: BTreeMap<u64, Found>, from: u64, segment_bytes: u64) 
     Ok((first, run, files.into_values().collect()))
 }
 
+/// Whether a batch has the identity that this log was created with.
+fn is_of_this_log(control: &Control, header: &BatchHeader) -> bool {
+    header.incarnation >> 32 == control.incarnation >> 32
+}
+
 /// Whether a batch may stand at its position, given the newest incarnation and the incarnation
 /// of the batch before it.
 fn is_in_order(control: &Control, header: &BatchHeader, before: u64) -> bool {
+    if !is_of_this_log(control, header) {
+        return false;
+    }
     match header.lsn >= control.start {
         true => header.incarnation == control.incarnation,
         false => {
@@ -196,6 +237,27 @@ fn follow_chain(
     Ok(at)
 }
 
+/// Segments come into being one after the other, each with a durable name before the next. So one
+/// that is missing below an intact one was lost, with whatever was in it.
+fn check_no_gap(
+    dir: &Path,
+    segment_bytes: u64,
+    segments: &Segments,
+    strays: &[Found],
+) -> Result<()> {
+    let missing = segments.number_of(segments.end());
+    match strays.iter().find(|stray| stray.intact && stray.number > missing) {
+        None => Ok(()),
+        Some(later) => Err(Error::corrupt(
+            format!(
+                "log segment missing or damaged, but a later one is there, {}",
+                later.file.path().display()
+            ),
+            format!("{} (segments of {segment_bytes} bytes)", segment_path(dir, missing).display()),
+        )),
+    }
+}
+
 fn acknowledged_behind(header: &BatchHeader, end: u64) -> Error {
     Error::corrupt(
         format!(
@@ -213,6 +275,10 @@ fn check_behind_end(segments: &Segments, control: &Control, end: u64) -> Result<
     let mut at = end;
     while at < segments.end() {
         if let Some(header) = scanner.batch(at)? {
+            if !is_of_this_log(control, &header) {
+                let place = format!("log position {at}");
+                return Err(Error::corrupt("a batch of another log", place));
+            }
             let newest = header.incarnation == control.incarnation;
             if header.incarnation > control.incarnation || newest && header.durable_before > end {
                 return Err(acknowledged_behind(&header, end));

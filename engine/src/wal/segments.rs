@@ -62,7 +62,26 @@ pub(super) fn segment_number(path: &Path) -> Option<u64> {
     plain.then(|| digits.parse().ok())?
 }
 
+/// File and offset of a position, for messages.
+pub(super) fn place_of(dir: &Path, segment_bytes: u64, lsn: u64) -> String {
+    let path = segment_path(dir, lsn / segment_bytes);
+    format!("{} offset {} (log position {lsn})", path.display(), BLOCK + lsn % segment_bytes)
+}
+
 impl Segments {
+    /// Damage found at or behind `lsn` names the file that holds that position.
+    pub fn at_place(&self, lsn: u64, error: Error) -> Error {
+        match error {
+            Error::Corrupt { what, place, page }
+                if !place.contains(&*self.dir.to_string_lossy()) =>
+            {
+                let here = place_of(&self.dir, self.segment_bytes, lsn);
+                Error::Corrupt { what, place: format!("{place}, {here}"), page }
+            }
+            other => other,
+        }
+    }
+
     /// `files` have valid headers and consecutive numbers from `first`.
     pub fn new(
         os: Arc<dyn Os>,

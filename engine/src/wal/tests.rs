@@ -371,3 +371,19 @@ fn many_threads_on_real_files() {
         }
     }
 }
+
+#[test]
+fn a_smaller_capacity_lets_go_of_files() {
+    let os = SimOs::new(1);
+    let wal = create(&os);
+    for _ in 0..600 {
+        let at = wal.append(3, &[&[1; 1000]]);
+        wal.flush_to(at.end).unwrap();
+    }
+    wal.retain_from(wal.durable());
+    while wal.prepare_step().unwrap() {}
+    assert!(wal.stats().segments_free > 5);
+    wal.set_capacity_bytes(0);
+    while wal.prepare_step().unwrap() {}
+    assert_eq!(wal.stats().segments_free, 0);
+}

@@ -2,6 +2,7 @@
   Tables as a whole: create, open, drop, rename, truncate, check, and what is known of them.
 */
 #include "ha_sluice.h"
+#include "my_check_opt.h"
 #include <math.h>
 
 const char *sluice_name(const char *path)
@@ -93,9 +94,11 @@ static void print_fault(void *context, const char *text, size_t length)
                       ER_NOT_KEYFILE, "Sluice: %.*s", int(length), text);
 }
 
-int ha_sluice::check(THD *thd, HA_CHECK_OPT *)
+/* MEDIUM, EXTENDED and CHANGED are the full check. */
+int ha_sluice::check(THD *thd, HA_CHECK_OPT *options)
 {
-  int error= sluice_check_table(m_name.c_str(), print_fault, thd);
+  uint32_t quick= (options->flags & T_QUICK) != 0;
+  int error= sluice_check_table(m_handler, quick, print_fault, thd);
   if (!error)
     return HA_ADMIN_OK;
   sluice_report(thd, error);

@@ -198,7 +198,6 @@ int32_t sluice_create_table(const char *name, const sluice_table *table, uint64_
 int32_t sluice_drop_table(const char *name);
 int32_t sluice_rename_table(const char *from, const char *to);
 int32_t sluice_truncate_table(const char *name);
-int32_t sluice_check_table(const char *name, sluice_print print, void *context);
 
 /* Sessions and transactions */
 int32_t sluice_session_open(uint64_t id, sluice_session **to);
@@ -258,6 +257,9 @@ int32_t sluice_hidden_ref(const sluice_handler *handler, uint8_t *to);
 int32_t sluice_compare_refs(sluice_handler *handler, const uint8_t *left,
                             const uint8_t *right, size_t ref_bytes);
 int32_t sluice_unlock_row(sluice_handler *handler, sluice_session *session);
+/* quick: pages and trees only, without comparing indexes with rows */
+int32_t sluice_check_table(sluice_handler *handler, uint32_t quick, sluice_print print,
+                           void *context);
 int32_t sluice_info_of(const sluice_handler *handler, sluice_info *to);
 uint64_t sluice_rows_in_range(sluice_handler *handler, uint32_t key, const sluice_bound *low,
                               const sluice_bound *high);

@@ -109,7 +109,7 @@ impl World {
                     let before = Lsn(low.0 + self.draw.rng.below(100_000));
                     env.pool.writeback_before(before, self.draw.rng.below(20) as usize)?;
                 }
-                8 => env.pool.evict_step(self.draw.rng.below(20) as usize)?,
+                8 => drop(env.pool.evict_step(self.draw.rng.below(20) as usize)?),
                 9 => drop(env.pool.store().gc_step(100_000)?),
                 _ => self.change(&tree, &mut model, removes)?,
             }

@@ -157,7 +157,7 @@ fn rot_is_found_and_named_and_leaves_the_rest_alone() {
             checkpoint(&store, b"").unwrap();
         }
         let error = store.read(PageId(victim), &mut vec![0; PAGE_BYTES]).unwrap_err();
-        let Error::Corrupt { what, place } = error else { panic!("{error}") };
+        let Error::Corrupt { what, place, .. } = error else { panic!("{error}") };
         assert!(what.contains(&format!("page {victim} ")), "{what}");
         assert!(place.contains("/store/pages"), "{place}");
         for page in (1..=20).filter(|&p| p % 2 == 1 && p != victim) {

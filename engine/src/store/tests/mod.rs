@@ -2,8 +2,10 @@
 
 mod crash;
 mod faults;
+mod space;
 mod threads;
 
+use super::space::SpacePolicy;
 use super::*;
 use crate::base::{Error, PAGE_BYTES};
 use crate::os::sim::{SimOs, SimRng};

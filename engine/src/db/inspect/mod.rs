@@ -1,0 +1,130 @@
+//! A stopped data directory, for tools and people. Nothing in it is changed.
+//!
+//! Everything is decoded by the code that decodes it for work; `verify` also recovers the
+//! directory on an [`Overlay`], and then checks all tables as CHECK TABLE does.
+
+mod log;
+mod overlay;
+mod verify;
+
+pub use crate::btree::NodeView;
+pub use crate::store::{PagePlace, StoreHeader};
+pub use log::{LogItem, LogLine};
+pub use overlay::Overlay;
+pub use verify::{Check, Report};
+
+use super::note::CheckpointNote;
+use crate::base::{EntryHeader, Lsn, PageId, Result};
+use crate::btree::view_page;
+use crate::os::Os;
+use crate::store::StoreFiles;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// A directory that no engine has open, kept closed to engines until this is dropped.
+pub struct Directory {
+    os: Arc<dyn Os>,
+    data_dir: PathBuf,
+    log_dir: PathBuf,
+    _lock: Box<dyn Send + Sync>,
+}
+
+/// How full a segment of the pages file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SegmentUse {
+    pub number: u64,
+    pub live_bytes: u64,
+    pub records: u64,
+}
+
+/// The page map and what it says of the pages file.
+pub struct MapView {
+    pub header: StoreHeader,
+    pub pages: Vec<PagePlace>,
+    pub segments: Vec<SegmentUse>,
+}
+
+/// An entry of a leaf, or a child of an inner node.
+#[derive(Clone, Debug)]
+pub struct EntryView {
+    pub key: Vec<u8>,
+    /// In inner nodes.
+    pub child: Option<PageId>,
+    /// In leaves.
+    pub header: Option<EntryHeader>,
+    pub payload: Vec<u8>,
+}
+
+/// One page as the last checkpoint has it: what the log holds beyond that is not in it.
+pub struct PageView {
+    pub place: PagePlace,
+    pub node: NodeView,
+    pub entries: Vec<EntryView>,
+}
+
+impl Directory {
+    /// Refuses a directory that an engine has open.
+    pub fn open(
+        os: Arc<dyn Os>,
+        data_dir: impl Into<PathBuf>,
+        log_dir: Option<PathBuf>,
+    ) -> Result<Directory> {
+        let data_dir = data_dir.into();
+        let log_dir = log_dir.unwrap_or_else(|| data_dir.join("log"));
+        let lock = os.lock_dir(&data_dir)?;
+        Ok(Directory { os, data_dir, log_dir, _lock: lock })
+    }
+
+    fn store(&self) -> Result<StoreFiles> {
+        StoreFiles::read(&*self.os, &self.data_dir)
+    }
+
+    pub fn map(&self) -> Result<MapView> {
+        let store = self.store()?;
+        let segment_bytes = store.header.segment_bytes.max(1);
+        let count = store.pages_bytes()? / segment_bytes;
+        let empty = |number| SegmentUse { number, live_bytes: 0, records: 0 };
+        let mut segments: Vec<SegmentUse> = (0..count).map(empty).collect();
+        let pages: Vec<PagePlace> = store.places().collect();
+        for place in &pages {
+            let number = (place.offset / segment_bytes) as usize;
+            if let Some(segment) = segments.get_mut(number) {
+                segment.live_bytes += place.bytes as u64;
+                segment.records += 1;
+            }
+        }
+        Ok(MapView { header: store.header, pages, segments })
+    }
+
+    /// Decodes one page; `NotFound` if the map has none of this id.
+    pub fn page(&self, page: PageId) -> Result<PageView> {
+        let store = self.store()?;
+        let place = store.place(page).ok_or(crate::base::Error::NotFound)?;
+        let node = view_page(&store.page(page)?)?;
+        let mut entries = Vec::with_capacity(node.entries.len());
+        for (key, value) in &node.entries {
+            entries.push(view_entry(node.level, key, value)?);
+        }
+        Ok(PageView { place, node, entries })
+    }
+
+    /// Visits the log from `from` on, or from where recovery would read it. Answers where the
+    /// last valid batch ends.
+    pub fn log(&self, from: Option<Lsn>, visit: &mut dyn FnMut(LogItem) -> bool) -> Result<Lsn> {
+        let from = match from {
+            Some(from) => from,
+            None => CheckpointNote::decode(&self.store()?.note)?.scan_from,
+        };
+        log::scan(&self.os, &self.log_dir, from, visit)
+    }
+}
+
+fn view_entry(level: u8, key: &[u8], value: &[u8]) -> Result<EntryView> {
+    let key = key.to_vec();
+    if level > 0 {
+        let child = <[u8; 8]>::try_from(value).ok().map(|id| PageId(u64::from_le_bytes(id)));
+        return Ok(EntryView { key, child, header: None, payload: Vec::new() });
+    }
+    let (header, payload) = EntryHeader::split(value)?;
+    Ok(EntryView { key, child: None, header: Some(header), payload: payload.to_vec() })
+}

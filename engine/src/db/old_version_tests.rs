@@ -1,0 +1,212 @@
+//! Versions that outlive their log: snapshots and transactions that stay open while several times
+//! the log's capacity is written.
+
+use super::*;
+use crate::txn::OLD_VERSIONS_TREE;
+
+const SEGMENT_BYTES: u64 = 64 << 10;
+const CAPACITY_BYTES: u64 = 512 << 10;
+
+fn kept_log_bytes(engine: &Engine) -> u64 {
+    let log = engine.wal.stats();
+    log.end.0 - log.oldest.0
+}
+
+fn entries_in(engine: &Engine, tree: crate::base::TreeId) -> usize {
+    let gate = engine.ctx.trees.get(tree).unwrap();
+    let mut from: Bound<Vec<u8>> = Bound::Unbounded;
+    let mut count = 0;
+    loop {
+        let bound = from.as_ref().map(|k| &k[..]);
+        let end = gate.tree().scan_leaf(bound, Direction::Forward, &mut |_, _| {
+            count += 1;
+            std::ops::ControlFlow::Continue(())
+        });
+        match end.unwrap() {
+            crate::btree::LeafEnd::Next(fence) => from = Bound::Included(fence),
+            _ => return count,
+        }
+    }
+}
+
+/// A row that no random row collides with.
+fn apart(n: u16) -> Row {
+    Row { id: 1000 + u32::from(n), plain: 9, unique: 1000 + n, filler: 300 }
+}
+
+/// Writes rows of its own and stays open; answers a savepoint in the middle.
+fn stay_open(engine: &Arc<Engine>, table: &Arc<Table>) -> (Trx, Savepoint) {
+    let mut trx = engine.begin(50);
+    for n in 0..10 {
+        apart(n).images().with(|w| trx.insert(table, w)).unwrap();
+    }
+    let savepoint = trx.savepoint();
+    for n in 5..15 {
+        let old = apart(n).images();
+        match n < 10 {
+            true => old.with(|w| trx.delete(table, w)).unwrap(),
+            false => old.with(|w| trx.insert(table, w)).unwrap(),
+        }
+    }
+    (trx, savepoint)
+}
+
+/// Random transactions until the log has grown by `bytes`, with background steps between. The
+/// kept log stays within bounds all the time.
+fn write_log(
+    rng: &mut SimRng,
+    engine: &Arc<Engine>,
+    table: &Arc<Table>,
+    model: &mut Model,
+    in_doubt: &mut Model,
+    bytes: u64,
+) -> Result<()> {
+    let mut writer = engine.begin(1);
+    let end = engine.wal.end().0 + bytes;
+    while engine.wal.end().0 < end {
+        for _ in 0..3 {
+            let mut draft = model.clone();
+            transaction(rng, &mut writer, table, &mut draft)?;
+            if rng.chance(10) {
+                writer.rollback();
+            } else {
+                in_doubt.clone_from(&draft);
+                writer.commit(true)?;
+                *model = draft;
+            }
+        }
+        engine.step()?;
+        let kept = kept_log_bytes(engine);
+        assert!(kept <= 2 * CAPACITY_BYTES, "{kept} bytes of log are kept");
+    }
+    Ok(())
+}
+
+fn settle(engine: &Engine) {
+    for _ in 0..20 {
+        engine.step().unwrap();
+        while engine.ctx.revert_step(100).unwrap() {}
+        while engine.ctx.purge_step(100).unwrap() {}
+        while engine.ctx.sweep_step(&engine.sweep).unwrap() {}
+        engine.checkpoint_now().unwrap();
+    }
+}
+
+/// Nothing is left but the rows: no moved version and no delete mark.
+fn assert_tidy(engine: &Engine, table: &Table, rows: usize) {
+    assert_eq!(entries_in(engine, OLD_VERSIONS_TREE), 0, "old versions");
+    for gate in &table.gates {
+        assert_eq!(entries_in(engine, gate.id()), rows, "entries of {:?}", gate.id());
+    }
+    assert!(kept_log_bytes(engine) <= 3 * SEGMENT_BYTES);
+}
+
+fn hold(seed: u64) {
+    let os = SimOs::new(seed);
+    let mut rng = SimRng::new(seed);
+    let engine = open(&os).unwrap();
+    engine.create_table(TABLE, spec()).unwrap();
+    let table = engine.table(TABLE).unwrap().unwrap();
+    let mut model = Model::new();
+    write_log(&mut rng, &engine, &table, &mut model, &mut Model::new(), 100 << 10).unwrap();
+    let mut readers: Vec<(Trx, Model)> = Vec::new();
+    let (mut open, savepoint) = stay_open(&engine, &table);
+    for round in 0..6 {
+        let mut reader = engine.begin(100 + round);
+        reader.open_snapshot();
+        readers.push((reader, model.clone()));
+        write_log(&mut rng, &engine, &table, &mut model, &mut Model::new(), CAPACITY_BYTES)
+            .unwrap();
+        for (reader, seen) in &mut readers {
+            assert_is(reader, &table, seen, "old snapshot");
+        }
+        if rng.chance(40) {
+            let at = rng.below(readers.len() as u64) as usize;
+            readers.remove(at);
+        }
+    }
+    let stats = engine.ctx.old.stats();
+    assert!(stats.moved > 0 && stats.reads > 0, "{stats:?}");
+    assert!(engine.ctx.registry.oldest_lsn().unwrap() < engine.wal.oldest());
+    open.rollback_to(savepoint).unwrap();
+    let mut with_own = model.clone();
+    with_own.extend((0..10).map(|n| (apart(n).id, apart(n))));
+    assert_is(&mut open, &table, &with_own, "after the partial rollback");
+    if rng.chance(50) {
+        open.rollback();
+    } else {
+        open.commit(true).unwrap();
+        model = with_own;
+    }
+    for (reader, seen) in &mut readers {
+        assert_is(reader, &table, seen, "old snapshot at the end");
+    }
+    drop((readers, open));
+    settle(&engine);
+    assert_is(&mut engine.begin(7), &table, &model, "at the end");
+    assert_tidy(&engine, &table, model.len());
+}
+
+#[test]
+fn the_log_stays_bounded_under_an_old_snapshot_and_an_open_transaction() {
+    for seed in 0..6 {
+        hold(seed);
+    }
+}
+
+/// A transaction stays open across many checkpoints, its first records moved, and power fails.
+fn hold_and_crash(seed: u64) {
+    let os = SimOs::new(seed);
+    let mut rng = SimRng::new(seed);
+    open(&os).unwrap().create_table(TABLE, spec()).unwrap();
+    let mut model = Model::new();
+    for life in 0..3 {
+        let context = format!("seed {seed} life {life}");
+        let engine = open(&os).unwrap_or_else(|e| panic!("{context}: {e}"));
+        let table = engine.table(TABLE).unwrap().unwrap();
+        let (mut open_trx, _) = stay_open(&engine, &table);
+        let prepared = rng.chance(50);
+        if prepared {
+            open_trx.prepare(b"held", true).unwrap();
+        }
+        let mut reader = engine.begin(8);
+        reader.open_snapshot();
+        let mut written = model.clone();
+        let bytes = 2 * CAPACITY_BYTES;
+        let none = &mut Model::new();
+        write_log(&mut rng, &engine, &table, &mut written, none, bytes).unwrap();
+        assert!(engine.ctx.old.stats().moved > 0);
+        assert_is(&mut reader, &table, &model, "old snapshot");
+        os.fail_after(rng.below(300), Fault::PowerCut);
+        let mut in_doubt = written.clone();
+        // Power fails somewhere in it, or behind it.
+        let _ = write_log(&mut rng, &engine, &table, &mut written, &mut in_doubt, bytes);
+        drop((open_trx, reader, table, engine));
+        os.crash();
+        let engine = open(&os).unwrap_or_else(|e| panic!("{context}: {e}"));
+        let table = engine.table(TABLE).unwrap().unwrap();
+        if prepared {
+            assert_eq!(engine.prepared(), vec![b"held".to_vec()]);
+            assert!(engine.rollback_prepared(b"held").unwrap());
+        }
+        let found = rows(&mut engine.begin(1), &table);
+        assert!(found == written || found == in_doubt, "{context}");
+        settle(&engine);
+        assert_is(&mut engine.begin(1), &table, &found, &context);
+        assert_tidy(&engine, &table, found.len());
+        assert_eq!(
+            engine.check_table(TABLE, CheckDepth::Quick, None).unwrap().faults,
+            Vec::<String>::new(),
+            "{context}"
+        );
+        model = found;
+        engine.shutdown().unwrap();
+    }
+}
+
+#[test]
+fn moved_versions_survive_crashes() {
+    for seed in 0..8 {
+        hold_and_crash(seed);
+    }
+}

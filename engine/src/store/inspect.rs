@@ -1,0 +1,154 @@
+//! The store's files for tools and people: where a page lies, and the files as they are on disk
+//! without opening them for work.
+
+use super::engine::{all_entries, is_named, pages_path, superblock_path, Store};
+use super::map::{Entry, PageMap};
+use super::mapfile::{self, ChangeLog};
+use super::record;
+use super::superblock::{self, Superblock};
+use crate::base::{Error, Lsn, PageId, Result, TreeId, BLOCK_BYTES, PAGE_BYTES};
+use crate::os::{AlignedBuf, File, OpenMode, Os};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+impl Store {
+    /// File, offset and length of a page's record, for messages.
+    pub fn place_of(&self, page: PageId) -> String {
+        let file = self.pages.file().path().display();
+        match self.entry(page) {
+            Some(entry) => {
+                format!("{file} offset {} length {}", entry.place(), entry.record_bytes())
+            }
+            None => format!("{file}, by the page map"),
+        }
+    }
+
+    /// The tree of a page, as the map has it.
+    pub fn tree_of(&self, page: PageId) -> Option<TreeId> {
+        self.entry(page).map(|entry| entry.tree())
+    }
+}
+
+/// One page as the map names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PagePlace {
+    pub page: PageId,
+    pub tree: TreeId,
+    pub lsn: Lsn,
+    pub offset: u64,
+    pub bytes: usize,
+}
+
+impl PagePlace {
+    fn new(page: PageId, entry: Entry) -> PagePlace {
+        let (tree, lsn) = (entry.tree(), entry.lsn());
+        PagePlace { page, tree, lsn, offset: entry.place(), bytes: entry.record_bytes() }
+    }
+}
+
+/// What the superblock says.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StoreHeader {
+    pub generation: u64,
+    pub segment_bytes: u64,
+    pub max_page: u64,
+    pub map_generation: u64,
+    pub changes_end: u64,
+    /// Slots of the superblock that cannot be used, by number.
+    pub damaged_slots: [bool; 2],
+    pub slots_differ: bool,
+}
+
+/// The files of a store that nobody has open.
+pub struct StoreFiles {
+    pub header: StoreHeader,
+    /// The checkpoint note; opaque here.
+    pub note: Vec<u8>,
+    pages: Arc<dyn File>,
+    map: PageMap,
+    sb: Superblock,
+}
+
+/// Paths that belong to a store of map generation `generation`.
+pub fn file_names(dir: &Path, generation: u64) -> [PathBuf; 4] {
+    [
+        superblock_path(dir),
+        pages_path(dir),
+        mapfile::snapshot_path(dir, generation),
+        mapfile::changes_path(dir, generation),
+    ]
+}
+
+impl StoreFiles {
+    /// Reads superblock, page map and note; writes nothing.
+    pub fn read(os: &dyn Os, dir: &Path) -> Result<StoreFiles> {
+        let direct = OpenMode { create: false, direct: true };
+        let slots = os.open(&superblock_path(dir), direct)?;
+        let found = superblock::read(&*slots)?;
+        let Some((_, sb)) = found.newest else {
+            let place = slots.path().display().to_string();
+            return Err(Error::corrupt("both slots of the superblock are damaged", place));
+        };
+        let mut map = PageMap::default();
+        let snapshot = os.open(&mapfile::snapshot_path(dir, sb.map_generation), direct)?;
+        mapfile::load_snapshot(&*snapshot, &sb, &mut map)?;
+        let changes = os.open(&mapfile::changes_path(dir, sb.map_generation), direct)?;
+        let note = ChangeLog::new(changes, sb.seed, sb.map_generation).load(&sb, &mut map)?;
+        let pages = os.open(&pages_path(dir), direct)?;
+        let header = StoreHeader {
+            generation: sb.generation,
+            segment_bytes: sb.segment_bytes,
+            max_page: sb.max_page,
+            map_generation: sb.map_generation,
+            changes_end: sb.changes_end,
+            damaged_slots: found.damaged,
+            slots_differ: !found.same,
+        };
+        Ok(StoreFiles { header, note, pages, map, sb })
+    }
+
+    pub fn path(&self) -> &Path {
+        self.pages.path()
+    }
+
+    pub fn pages_bytes(&self) -> Result<u64> {
+        self.pages.len()
+    }
+
+    /// Every page of the map, in the order of ids.
+    pub fn places(&self) -> impl Iterator<Item = PagePlace> + '_ {
+        all_entries(&self.map).map(|(page, entry)| PagePlace::new(page, entry))
+    }
+
+    pub fn place(&self, page: PageId) -> Option<PagePlace> {
+        self.map.get(page).map(|entry| PagePlace::new(page, entry))
+    }
+
+    /// Reads and verifies a page's record.
+    pub fn page(&self, page: PageId) -> Result<Vec<u8>> {
+        let Some(entry) = self.map.get(page) else { return Err(Error::NotFound) };
+        let fail = |why: &str| {
+            let file = self.pages.path().display();
+            let place = format!("{file} offset {} length {}", entry.place(), entry.record_bytes());
+            Error::corrupt(format!("page {page} of tree {}: {why}", entry.tree()), place)
+                .of_page(page)
+        };
+        if entry.record_bytes() > record::RECORD_BYTES_MAX {
+            return Err(fail("the map names an impossible length"));
+        }
+        let block = BLOCK_BYTES as u64;
+        let from = entry.place() / block * block;
+        let end = entry.place() + entry.record_bytes() as u64;
+        let mut buffer = AlignedBuf::new((end.next_multiple_of(block) - from) as usize);
+        self.pages.read_at(&mut buffer, from)?;
+        let skip = (entry.place() - from) as usize;
+        let bytes = &buffer[skip..skip + entry.record_bytes()];
+        let head = record::verify(self.sb.seed, bytes).map_err(fail)?;
+        if !is_named(&head, page, entry) {
+            return Err(fail("record is not the one that the page map names"));
+        }
+        let mut out = vec![0; PAGE_BYTES];
+        record::unpack(&head, bytes, &mut out).map_err(fail)?;
+        Ok(out)
+    }
+}

@@ -1,0 +1,114 @@
+//! How much dead space the store puts up with, and what it does about more.
+//!
+//! Dead bytes pass through two stages: *collectable*, in segments that hold live records too,
+//! until GC has moved those; then *releasable*, until a checkpoint has forgotten the segment. Each
+//! stage has its share of the live bytes. GC begins at its share and works the harder the closer
+//! it comes to the limit; a checkpoint is due at its share; when both together are still too much,
+//! writers wait ([`Store::is_behind`]).
+
+use super::engine::Store;
+use super::segments::{SegmentTotals, RESERVED_SEGMENTS};
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Shares in percent of the live bytes. Measured: docs/decisions/0014-dead-space.md.
+#[derive(Clone, Copy, Debug)]
+pub struct SpacePolicy {
+    /// Collectable bytes from which on GC works.
+    pub gc_percent: u64,
+    /// Releasable bytes that call for a checkpoint.
+    pub checkpoint_percent: u64,
+    /// Dead bytes of both stages at which writers wait.
+    pub limit_percent: u64,
+}
+
+impl Default for SpacePolicy {
+    fn default() -> SpacePolicy {
+        SpacePolicy { gc_percent: 30, checkpoint_percent: 12, limit_percent: 80 }
+    }
+}
+
+/// Fewer dead segments than this are not worth a checkpoint: the constant beside the shares.
+const CHECKPOINT_SEGMENTS_MIN: u64 = 4;
+const LIMIT_SEGMENTS_MIN: u64 = 12;
+const GAIN_SHARE: u64 = 10;
+const GAIN_SHARE_FULL: u64 = 64;
+
+impl Store {
+    fn totals(&self) -> SegmentTotals {
+        self.state.read().segments.totals()
+    }
+
+    /// Dead bytes that only a checkpoint turns into free ones have grown large.
+    pub fn wants_checkpoint(&self) -> bool {
+        let totals = self.totals();
+        let share = totals.live_bytes / 100 * self.policy.checkpoint_percent;
+        totals.releasable_bytes > share.max(CHECKPOINT_SEGMENTS_MIN * self.segment_bytes)
+            || (self.is_full() && totals.releasable_bytes > 0)
+    }
+
+    /// How hard GC should work: 0 not at all, 100 without any rest.
+    pub fn gc_pressure_percent(&self) -> u64 {
+        let totals = self.totals();
+        if self.is_full() && totals.collectable_bytes >= self.least_gain_bytes() {
+            return 100;
+        }
+        let reserve = RESERVED_SEGMENTS as u64 * self.segment_bytes;
+        let begin = (totals.live_bytes / 100 * self.policy.gc_percent).max(reserve);
+        let limit = self.dead_limit_bytes(&totals);
+        // Flat out before writers have to wait.
+        let flat_out = begin.max((begin + limit) / 2);
+        match totals.collectable_bytes {
+            dead if dead <= begin => 0,
+            dead if dead >= flat_out => 100,
+            dead => ((dead - begin) * 100 / (flat_out - begin)).max(1),
+        }
+    }
+
+    /// Dead bytes that make a segment worth cleaning. On a full disk nearly all do: pages of a
+    /// small pool, spread over all segments, would otherwise never be collected.
+    pub(super) fn least_gain_bytes(&self) -> u64 {
+        let share = if self.is_full() { GAIN_SHARE_FULL } else { GAIN_SHARE };
+        self.segment_bytes / share
+    }
+
+    /// Enough dead bytes lie in segments that only GC can free.
+    pub fn wants_gc(&self) -> bool {
+        self.gc_pressure_percent() > 0
+    }
+
+    fn dead_limit_bytes(&self, totals: &SegmentTotals) -> u64 {
+        totals.live_bytes / 100 * self.policy.limit_percent
+            + LIMIT_SEGMENTS_MIN * self.segment_bytes
+    }
+
+    /// GC and checkpoints do not keep up: whoever makes more dead bytes should wait. What they
+    /// cannot free (damaged segments, padding) does not count.
+    pub fn is_behind(&self) -> bool {
+        self.behind.load(Relaxed)
+    }
+
+    /// To be called whenever dead bytes became more, by about a segment, or fewer.
+    pub(super) fn refresh_behind(&self) {
+        let totals = self.totals();
+        let dead = totals.collectable_bytes + totals.releasable_bytes;
+        self.behind.store(dead > self.dead_limit_bytes(&totals), Relaxed);
+    }
+
+    /// The owner found that the disk has no room to spare (or that it has again): then all dead
+    /// space is worth collecting.
+    pub fn set_short(&self, short: bool) {
+        self.short.store(short, Relaxed);
+    }
+
+    /// As [`Store::set_short`] said; or the last attempt to grow found no room and nothing became
+    /// free since.
+    pub fn is_full(&self) -> bool {
+        self.full.load(Relaxed) || self.short.load(Relaxed)
+    }
+
+    /// Bytes for ordinary writes without growing the file.
+    pub fn free_bytes(&self) -> u64 {
+        let reserve = RESERVED_SEGMENTS as u64 * self.segment_bytes;
+        self.state.read().segments.free_bytes().saturating_sub(reserve)
+    }
+}

@@ -1,0 +1,262 @@
+//! Moves versions out of the log before it goes, and drops the moved ones that nobody needs any
+//! more. See `old_versions` for what must hold.
+
+use super::note::Note;
+use super::old_versions::{
+    lsn_key, parse_first_part, parse_key_key, parse_lsn_key, replaced_txn, Moved, BY_KEY,
+};
+use super::session::Context;
+use super::{Snapshot, TxnState};
+use crate::base::{Error, Lsn, Result, TreeId, TxnId};
+use crate::btree::{decode_record, Direction, LeafEnd, RECORD_TREE};
+use crate::os::sync::Mutex;
+use crate::wal::RecordRef;
+use std::collections::HashSet;
+use std::ops::{Bound, ControlFlow};
+use std::sync::atomic::Ordering;
+
+/// Log that one step reads.
+const STEP_BYTES: u64 = 1 << 20;
+/// More than a batch and a record.
+const BEHIND_BYTES: u64 = 4 << 20;
+
+/// Who may need a moved version: a snapshot by its registration, a transaction by its id.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Pin {
+    Snapshot(u64),
+    Transaction(TxnId),
+}
+
+/// Where the sweep of the tree stands.
+#[derive(Default)]
+pub(crate) struct Sweep {
+    /// Everybody who held something back since the last sweep began.
+    pins: HashSet<Pin>,
+    /// The next key; `None` while no sweep is under way.
+    at: Option<Vec<u8>>,
+    /// Versions at or behind this were not looked at.
+    limit: Lsn,
+    /// There were some: those moved meanwhile, or before a crash behind the noted `moved_to`.
+    left_behind: bool,
+    /// Kept by this sweep, ascending.
+    kept: Vec<u64>,
+    dropped: u64,
+    /// A first sweep after opening looks at what an earlier engine left.
+    began: bool,
+    /// After a sweep that found little: the log's end before which another would too.
+    not_before: Lsn,
+}
+
+/// A version in the log that may have to move.
+struct Candidate {
+    lsn: Lsn,
+    tree: TreeId,
+    txn: TxnId,
+    replaced: Option<TxnId>,
+    /// Needed whatever the snapshots are.
+    held: bool,
+    key: Vec<u8>,
+    note: Vec<u8>,
+}
+
+/// Some snapshot sees what the version replaced, and not the version.
+fn lies_between(context: &Context, pins: &[Snapshot], txn: TxnId, replaced: Option<TxnId>) -> bool {
+    let sees = |s: &Snapshot, id| s.sees(&context.table, id, None);
+    pins.iter().any(|s| !sees(s, txn) && replaced.is_none_or(|older| sees(s, older)))
+}
+
+impl Context {
+    /// Moves needed versions below `target` to the tree, a piece of the log at a time. Answers
+    /// whether something is left.
+    pub fn move_step(&self, target: Lsn) -> Result<bool> {
+        // Whoever registers after this end was read writes behind it.
+        let target = target.min(self.wal.end());
+        let moved_to = self.old.moved_to();
+        let low = self.lowest_pin().unwrap_or(target).min(target);
+        let from = moved_to.max(low);
+        if from >= target {
+            return Ok(false);
+        }
+        let (candidates, next) = self.read_candidates(from, target)?;
+        let pins = self.table.snapshots_below(next);
+        for one in &candidates {
+            if one.held || lies_between(self, &pins, one.txn, one.replaced) {
+                self.old.insert(one.lsn, one.tree, &one.key, &one.note)?;
+            }
+        }
+        self.old.set_moved_to(next);
+        self.registry.drop_purge_below(next);
+        Ok(next < target)
+    }
+
+    /// The lowest position that a transaction, the purge or a snapshot holds, moved or not.
+    pub fn lowest_pin(&self) -> Option<Lsn> {
+        let pins = [self.registry.oldest_lsn(), self.table.oldest_snapshot_pin()];
+        pins.into_iter().flatten().min()
+    }
+
+    /// The first records of open and prepared transactions, and of those being reverted.
+    pub fn oldest_open_lsns(&self) -> (Option<Lsn>, Option<Lsn>) {
+        let (mut open, mut reverting) = (None, None);
+        for one in self.registry.list() {
+            let aborted = self.table.state(one.id) == TxnState::Aborted;
+            let low = if aborted { &mut reverting } else { &mut open };
+            *low = Some(low.map_or(one.first_lsn, |lsn: Lsn| lsn.min(one.first_lsn)));
+        }
+        (open, reverting)
+    }
+
+    /// Versions from `from` on, and the start of the first record not looked at.
+    fn read_candidates(&self, from: Lsn, target: Lsn) -> Result<(Vec<Candidate>, Lsn)> {
+        let stop = target.min(Lsn(from.0 + STEP_BYTES));
+        // The first record behind `stop` starts before this, unless the log ends.
+        let end = self.wal.end().min(Lsn(stop.0 + BEHIND_BYTES));
+        let mut out = Vec::new();
+        let mut next = None;
+        let scanned = self.wal.scan(from, end, &mut |lsn, record| {
+            if lsn >= stop {
+                next = Some(lsn);
+                return Err(Error::NotRetained);
+            }
+            if let Some(candidate) = self.candidate(lsn, record)? {
+                out.push(candidate);
+            }
+            Ok(())
+        });
+        match next {
+            Some(next) => Ok((out, next)),
+            None => scanned.map(|()| (out, end)),
+        }
+    }
+
+    fn candidate(&self, lsn: Lsn, record: RecordRef<'_>) -> Result<Option<Candidate>> {
+        if record.kind != RECORD_TREE {
+            return Ok(None);
+        }
+        let decoded = decode_record(record.payload)?;
+        let Some(note) = Note::decode(decoded.note)? else { return Ok(None) };
+        // The registry is asked after the state: a commit publishes itself before it leaves it.
+        let settled = matches!(self.table.state(note.txn), TxnState::Committed(_));
+        let held = !settled || (note.deletes && self.registry.awaits_purge(note.txn));
+        Ok(Some(Candidate {
+            lsn,
+            tree: decoded.tree,
+            txn: note.txn,
+            replaced: replaced_txn(&note)?,
+            held,
+            key: note.key.to_vec(),
+            note: decoded.note.to_vec(),
+        }))
+    }
+
+    /// Drops moved versions that nobody needs any more, a leaf at a time, and purges the delete
+    /// marks among them. Answers whether a sweep is under way.
+    pub(crate) fn sweep_step(&self, sweep: &Mutex<Sweep>) -> Result<bool> {
+        let mut sweep = sweep.lock();
+        if sweep.at.is_none() && !self.begin_sweep(&mut sweep) {
+            return Ok(false);
+        }
+        let Some(at) = sweep.at.take() else { return Ok(false) };
+        let next = match at.first() {
+            Some(&BY_KEY) => self.sweep_keys(&mut sweep, &at)?,
+            _ => self.sweep_lsns(&mut sweep, &at)?,
+        };
+        if next.is_none() {
+            let kept = sweep.kept.len() as u64;
+            let pause = if sweep.dropped * 4 < kept { kept * 64 } else { 0 };
+            sweep.not_before = Lsn(self.wal.end().0 + pause);
+            sweep.kept = Vec::new();
+        }
+        sweep.at = next;
+        Ok(sweep.at.is_some())
+    }
+
+    /// A sweep begins when somebody is gone who may have needed something.
+    fn begin_sweep(&self, sweep: &mut Sweep) -> bool {
+        let limit = self.old.moved_to();
+        let pins = self.pins_below(limit);
+        let someone_left = sweep.pins.iter().any(|pin| !pins.contains(pin));
+        let due = pins.is_empty() || self.wal.end() >= sweep.not_before;
+        let news = someone_left || (sweep.left_behind && limit > sweep.limit);
+        if sweep.began && !(news && due) {
+            sweep.pins.extend(pins);
+            return false;
+        }
+        *sweep = Sweep {
+            pins,
+            at: Some(lsn_key(Lsn::ZERO, 0).to_vec()),
+            limit,
+            began: true,
+            ..Sweep::default()
+        };
+        true
+    }
+
+    fn pins_below(&self, limit: Lsn) -> HashSet<Pin> {
+        let snapshots = self.table.snapshots_below(limit);
+        let snapshots = snapshots.iter().map(|s| Pin::Snapshot(s.number()));
+        let open = self.registry.list();
+        let open = open.iter().filter(|o| o.first_lsn < limit);
+        snapshots.chain(open.map(|o| Pin::Transaction(o.id))).collect()
+    }
+
+    /// One leaf of versions by LSN.
+    fn sweep_lsns(&self, sweep: &mut Sweep, at: &[u8]) -> Result<Option<Vec<u8>>> {
+        let Some(tree) = self.old.tree() else { return Ok(None) };
+        let mut found: Vec<Result<Moved>> = Vec::new();
+        let mut seen: Option<(Vec<u8>, Lsn)> = None;
+        let end = tree.scan_leaf(Bound::Included(at), Direction::Forward, &mut |key, value| {
+            let Some((lsn, part)) = parse_lsn_key(key) else { return ControlFlow::Break(()) };
+            if lsn >= sweep.limit {
+                sweep.left_behind = true;
+                return ControlFlow::Break(());
+            }
+            if part == 0 {
+                found.push(parse_first_part(lsn, value));
+            }
+            seen.get_or_insert_with(|| (key.to_vec(), lsn)).1 = lsn;
+            ControlFlow::Continue(())
+        })?;
+        let found = found.into_iter().collect::<Result<Vec<Moved>>>()?;
+        let settled: Vec<bool> = found
+            .iter()
+            .map(|m| matches!(self.table.state(m.txn), TxnState::Committed(_)))
+            .collect();
+        let pins = self.table.snapshots_below(sweep.limit);
+        for (version, settled) in found.iter().zip(settled) {
+            let unseen = || pins.iter().any(|s| !s.sees(&self.table, version.txn, None));
+            let needed = !settled
+                || lies_between(self, &pins, version.txn, version.replaced)
+                || (version.deletes && unseen());
+            if needed {
+                sweep.kept.push(version.lsn.0);
+            } else if version.deletes {
+                self.purge_mark(version.tree, &version.key, (version.txn, version.lsn))?;
+            }
+        }
+        let Some((first, last)) = seen else { return Ok(Some(vec![BY_KEY])) };
+        let kept = &sweep.kept;
+        // A part whose beginning was dropped with the leaf before goes as well.
+        let swept = tree.remove_where(&first, &mut |key, _| {
+            let parsed = parse_lsn_key(key).filter(|&(lsn, _)| lsn <= last);
+            parsed.is_some_and(|(lsn, _)| kept.binary_search(&lsn.0).is_err())
+        })?;
+        sweep.dropped += swept.removed as u64;
+        self.old.dropped.fetch_add(swept.removed as u64, Ordering::Relaxed);
+        Ok(Some(match end {
+            LeafEnd::Next(fence) => fence,
+            LeafEnd::Stopped | LeafEnd::End => vec![BY_KEY],
+        }))
+    }
+
+    /// One leaf of references by key.
+    fn sweep_keys(&self, sweep: &mut Sweep, at: &[u8]) -> Result<Option<Vec<u8>>> {
+        let Some(tree) = self.old.tree() else { return Ok(None) };
+        let (kept, limit) = (&sweep.kept, sweep.limit);
+        let swept = tree.remove_where(at, &mut |key, _| {
+            let lsn = parse_key_key(key).filter(|&lsn| lsn < limit);
+            lsn.is_some_and(|lsn| kept.binary_search(&lsn.0).is_err())
+        })?;
+        Ok(swept.next)
+    }
+}

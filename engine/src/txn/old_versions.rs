@@ -1,0 +1,259 @@
+//! Versions that outlived their log (rules M5): a system tree keyed by the LSN under which every
+//! entry and every record names them, so that no pointer is ever rewritten.
+//!
+//! ```text
+//! moved_to --> [ log ... ]      a version at or above the log's first kept byte is in the log,
+//!                               one below it in the tree, or needed by nobody
+//! ```
+//! Invariants:
+//! 1. The log below `moved_to` holds no version that is needed and not in the tree. A checkpoint
+//!    notes `moved_to`; only then, the inserts being durable, may log below it go.
+//! 2. A version is needed while its writer has no outcome or is not wholly reverted; while a live
+//!    snapshot sees what it replaced and not it; or while it is a delete mark not purged yet.
+//!    The writer's state is read before the snapshots are listed: a snapshot taken later sees
+//!    whoever was committed by then.
+//! 3. Versions between two needed ones of a key are not kept. A reader whose next version is
+//!    missing goes on with the next older one of that key ([`OldVersions::below`]).
+//! 4. One thread moves and sweeps; the tree's changes are logged and are nobody's version.
+//!
+//! Entries of the tree; the first byte of a value makes sure that it never looks like an entry
+//! with a header:
+//! ```text
+//! 0, LSN u64 BE, part u8                         0x80, a part of (varint tree id, version note);
+//!                                                before part 0's: varint length of all parts
+//! 1, tree u32 BE, hash of key u64 BE, LSN u64 BE 0x80
+//! ```
+
+use super::note::Note;
+use super::revert::VersionRecord;
+use super::trees::TreeGate;
+use crate::base::checksum::checksum;
+use crate::base::codec::{put_varint, Reader};
+use crate::base::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use crate::base::{EntryHeader, Error, Lsn, Result, TreeId, TxnId};
+use crate::btree::{Change, Direction, LeafEnd, Tree};
+use std::ops::{Bound, ControlFlow};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+pub const OLD_VERSIONS_TREE: TreeId = TreeId(4);
+
+const MARK: u8 = 0x80;
+const BY_LSN: u8 = 0;
+pub(super) const BY_KEY: u8 = 1;
+const PART_BYTES_MAX: usize = VALUE_BYTES_MAX - 8;
+/// A note holds at most a key, an entry, and a few numbers.
+const BYTES_MAX: usize = KEY_BYTES_MAX + VALUE_BYTES_MAX + 64;
+// Whom a record concerns is read from its first part alone.
+const _: () = assert!(KEY_BYTES_MAX + 128 < PART_BYTES_MAX);
+
+#[derive(Default)]
+pub struct OldVersions {
+    gate: OnceLock<Arc<TreeGate>>,
+    moved_to: AtomicU64,
+    pub(super) moved: AtomicU64,
+    pub(super) dropped: AtomicU64,
+    reads: AtomicU64,
+}
+
+/// Counters since the engine was opened.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OldVersionsStats {
+    pub moved: u64,
+    pub dropped: u64,
+    pub reads: u64,
+}
+
+/// What the first part of a moved version says.
+pub(super) struct Moved {
+    pub lsn: Lsn,
+    pub tree: TreeId,
+    pub txn: TxnId,
+    pub replaced: Option<TxnId>,
+    pub deletes: bool,
+    pub key: Vec<u8>,
+}
+
+pub(super) fn lsn_key(lsn: Lsn, part: u8) -> [u8; 10] {
+    let mut key = [0; 10];
+    key[0] = BY_LSN;
+    key[1..9].copy_from_slice(&lsn.0.to_be_bytes());
+    key[9] = part;
+    key
+}
+
+fn key_key(tree: TreeId, key: &[u8], lsn: Lsn) -> [u8; 21] {
+    let mut out = [0; 21];
+    out[0] = BY_KEY;
+    out[1..5].copy_from_slice(&tree.0.to_be_bytes());
+    out[5..9].copy_from_slice(&checksum(1, key).to_be_bytes());
+    out[9..13].copy_from_slice(&checksum(0x9e37_79b9, key).to_be_bytes());
+    out[13..].copy_from_slice(&lsn.0.to_be_bytes());
+    out
+}
+
+/// The LSN and part in a key of the first kind.
+pub(super) fn parse_lsn_key(key: &[u8]) -> Option<(Lsn, u8)> {
+    let (&BY_LSN, rest) = key.split_first()? else { return None };
+    let (lsn, part) = rest.split_at_checked(8)?;
+    let &[part] = part else { return None };
+    Some((Lsn(u64::from_be_bytes(lsn.try_into().ok()?)), part))
+}
+
+/// The LSN in a key of the second kind.
+pub(super) fn parse_key_key(key: &[u8]) -> Option<Lsn> {
+    let lsn = key.strip_prefix(&[BY_KEY])?.get(12..)?;
+    Some(Lsn(u64::from_be_bytes(lsn.try_into().ok()?)))
+}
+
+/// Reads the front of a record that may be cut off behind its replaced entry's header.
+pub(super) fn parse_first_part(lsn: Lsn, value: &[u8]) -> Result<Moved> {
+    let mut r = Reader::new(value, "moved version");
+    if r.u8()? != MARK {
+        return Err(r.fail("unknown form"));
+    }
+    r.varint()?;
+    let tree = u32::try_from(r.varint()?).map_err(|_| r.fail("tree id"))?;
+    let fault = || Error::corrupt("moved version without a note", format!("log {lsn:?}"));
+    let note = Note::decode(r.rest())?.ok_or_else(fault)?;
+    Ok(Moved {
+        lsn,
+        tree: TreeId(tree),
+        txn: note.txn,
+        replaced: replaced_txn(&note)?,
+        deletes: note.deletes,
+        key: note.key.to_vec(),
+    })
+}
+
+pub(super) fn replaced_txn(note: &Note<'_>) -> Result<Option<TxnId>> {
+    note.replaced.map(|entry| EntryHeader::split(entry).map(|(h, _)| h.txn)).transpose()
+}
+
+impl OldVersions {
+    /// The tree, once it is open; versions below `moved_to` are in it.
+    pub fn open(&self, gate: Arc<TreeGate>, moved_to: Lsn) {
+        assert!(self.gate.set(gate).is_ok(), "the tree is opened once");
+        self.moved_to.store(moved_to.0, Ordering::SeqCst);
+    }
+
+    pub fn moved_to(&self) -> Lsn {
+        Lsn(self.moved_to.load(Ordering::SeqCst))
+    }
+
+    pub(super) fn set_moved_to(&self, lsn: Lsn) {
+        self.moved_to.fetch_max(lsn.0, Ordering::SeqCst);
+    }
+
+    /// Nobody needs a version below `low` from the log.
+    pub fn release(&self, low: Lsn) {
+        self.set_moved_to(low);
+    }
+
+    pub(super) fn tree(&self) -> Option<&Tree> {
+        self.gate.get().map(|gate| gate.tree())
+    }
+
+    pub fn stats(&self) -> OldVersionsStats {
+        OldVersionsStats {
+            moved: self.moved.load(Ordering::Relaxed),
+            dropped: self.dropped.load(Ordering::Relaxed),
+            reads: self.reads.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Keeps a version. Again after a crash: the same keys get the same values.
+    pub(super) fn insert(&self, lsn: Lsn, tree: TreeId, key: &[u8], note: &[u8]) -> Result<()> {
+        let Some(own) = self.tree() else { return Err(Error::NotRetained) };
+        let mut bytes = Vec::with_capacity(note.len() + 8);
+        put_varint(&mut bytes, u64::from(tree.0));
+        bytes.extend_from_slice(note);
+        assert!(bytes.len() <= BYTES_MAX, "a note over its limit");
+        for (part, chunk) in bytes.chunks(PART_BYTES_MAX).enumerate() {
+            let mut value = vec![MARK];
+            if part == 0 {
+                put_varint(&mut value, bytes.len() as u64);
+            }
+            value.extend_from_slice(chunk);
+            put(own, &lsn_key(lsn, part as u8), &value)?;
+        }
+        put(own, &key_key(tree, key, lsn), &[MARK])?;
+        self.moved.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The version of this LSN, if it was moved and is still needed by someone.
+    pub(crate) fn read(&self, lsn: Lsn) -> Result<Option<VersionRecord>> {
+        let Some(own) = self.tree() else { return Ok(None) };
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        let place = || format!("log {lsn:?}");
+        let mut bytes = Vec::new();
+        let mut length = 0;
+        for part in 0..=u8::MAX {
+            let mut value = None;
+            own.get(&lsn_key(lsn, part), &mut |found| value = found.map(<[u8]>::to_vec))?;
+            // Not moved, or swept between two parts: nobody needs it.
+            let Some(value) = value else { return Ok(None) };
+            let mut r = Reader::new(&value, "moved version");
+            if r.u8()? != MARK {
+                return Err(r.fail("unknown form"));
+            }
+            if part == 0 {
+                length = usize::try_from(r.varint()?).unwrap_or(usize::MAX);
+            }
+            bytes.extend_from_slice(r.rest());
+            if bytes.len() >= length || length > BYTES_MAX {
+                break;
+            }
+        }
+        if bytes.len() != length {
+            return Err(Error::corrupt("moved version has another length", place()));
+        }
+        let mut r = Reader::new(&bytes, "moved version");
+        let tree = u32::try_from(r.varint()?).map_err(|_| r.fail("tree id"))?;
+        let note = Note::decode(r.rest())?;
+        let note = note.ok_or_else(|| Error::corrupt("moved version without a note", place()))?;
+        Ok(Some(VersionRecord::new(TreeId(tree), &note)))
+    }
+
+    /// The newest moved version of `key` that is older than `lsn`.
+    pub(crate) fn below(
+        &self,
+        tree: TreeId,
+        key: &[u8],
+        lsn: Lsn,
+    ) -> Result<Option<VersionRecord>> {
+        let mut at = lsn;
+        while let Some(older) = self.lsn_below(&key_key(tree, key, at))? {
+            match self.read(older)? {
+                Some(record) if record.key == key => return Ok(Some(record)),
+                // Another key with the same hash, or swept meanwhile.
+                _ => at = older,
+            }
+        }
+        Ok(None)
+    }
+
+    fn lsn_below(&self, key: &[u8; 21]) -> Result<Option<Lsn>> {
+        let Some(own) = self.tree() else { return Ok(None) };
+        let mut from = Bound::Excluded(key.to_vec());
+        loop {
+            let mut found = None;
+            let bound = from.as_ref().map(|k| &k[..]);
+            let end = own.scan_leaf(bound, Direction::Backward, &mut |other, _| {
+                found = Some((other.get(..13) == Some(&key[..13])).then(|| parse_key_key(other)));
+                ControlFlow::Break(())
+            })?;
+            match (found, end) {
+                (Some(same_key), _) => return Ok(same_key.flatten()),
+                (None, LeafEnd::Next(fence)) => from = Bound::Excluded(fence),
+                (None, _) => return Ok(None),
+            }
+        }
+    }
+}
+
+fn put(tree: &Tree, key: &[u8], value: &[u8]) -> Result<()> {
+    tree.change(key, &mut |_| Change::put(value, &[][..], false))?;
+    Ok(())
+}
