@@ -4,9 +4,9 @@ use crate::base::codec::{put_bytes, put_u64, put_u8, put_varint, Reader};
 use crate::base::{Lsn, Result};
 
 /// Log record: bytes of a binlog file.
-pub const RECORD_BINLOG: u8 = 16;
+pub const RECORD_BINLOG: u8 = 24;
 /// Log record: a change of the state.
-pub const RECORD_BINLOG_STATE: u8 = 17;
+pub const RECORD_BINLOG_STATE: u8 = 25;
 
 const NOTE_FORMAT: u8 = 1;
 const GROUP_END: u8 = 1;
