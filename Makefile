@@ -4,11 +4,12 @@ SHELL := /bin/bash
 ROUNDS ?= 50
 MINUTES ?= 60
 SEEDS ?= 100
+SIZE_GB ?= 1
 SECONDS := $(if $(filter command line,$(origin SECONDS)),$(SECONDS),60)
 ARGS ?=
 
 .DEFAULT_GOAL := build
-.PHONY: build test demo fuzz damage kill9 powercut powercut-proof check deny sim mtr types peer-suites bench soak old-snapshot clean distclean help
+.PHONY: build test demo fuzz damage kill9 powercut powercut-proof check deny sim mtr types peer-suites bench bench-commit test-binlog restart soak old-snapshot clean distclean help
 
 build: ## private MariaDB, workspace, plugin
 	@scripts/build
@@ -60,6 +61,15 @@ soak: build ## a mixed load for MINUTES=60, Sluice and InnoDB in turn; stalls, m
 
 old-snapshot: build ## sizes and TPS under a snapshot held MINUTES=60, with and without
 	@MINUTES=$(MINUTES) scripts/old-snapshot $(ARGS)
+
+bench-commit: build ## commits per second and flushes per commit, binlog in the log or not, InnoDB
+	@scripts/bench-commit $(ARGS)
+
+test-binlog: build ## the binlog in the log on real servers: lost tails, rotation, a replica
+	@scripts/test-binlog $(ARGS)
+
+restart: build ## time to restart after one transaction of SIZE_GB=1
+	@SIZE_GB=$(SIZE_GB) scripts/restart $(ARGS)
 
 clean: ## what cargo and the tests made; keeps the MariaDB prefix
 	@cargo clean

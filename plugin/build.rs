@@ -6,7 +6,8 @@
 use std::path::{Path, PathBuf};
 use std::{env, fs, process};
 
-const SOURCES: [&str; 7] = [
+const SOURCES: [&str; 8] = [
+    "binlog.cc",
     "plugin.cc",
     "hton.cc",
     "handler_ddl.cc",

@@ -255,3 +255,6 @@ macro_rules! exports {
 #[path = "abi_calls.rs"]
 mod calls;
 pub use calls::*;
+#[path = "abi_binlog.rs"]
+mod binlog_calls;
+pub use binlog_calls::*;

@@ -194,18 +194,18 @@ fn sluice_open_snapshot(session: *mut Session) -> i32 {
     })
 }
 
-fn sluice_prepare(session: *mut Session, xid: *const AbiXid) -> i32 {
+fn sluice_prepare(session: *mut Session, xid: *const AbiXid, hooked: i32) -> i32 {
     guard(|| {
         // SAFETY: arguments 1 and 3.
         let (session, xid) = unsafe { (borrow(session)?, view(xid)?) };
-        session.prepare(&describe::xid_bytes(xid)).map(|()| 0)
+        session.prepare(&describe::xid_bytes(xid), hooked != 0).map(|()| 0)
     })
 }
 
-fn sluice_commit_ordered(session: *mut Session) -> i32 {
+fn sluice_commit_ordered(session: *mut Session, covered: i32) -> i32 {
     guard(|| {
         // SAFETY: argument 1.
-        unsafe { borrow(session)? }.commit_ordered();
+        unsafe { borrow(session)? }.commit_ordered(covered != 0);
         Ok(0)
     })
 }

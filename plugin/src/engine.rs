@@ -99,6 +99,10 @@ pub fn session_closed(id: u64) {
     sessions.get_or_insert_default().remove(&id);
 }
 
+pub fn log(level: Level, text: &str) {
+    db::Host::log(&Host, level, text);
+}
+
 /// The text of an error for the user; damage is named and goes to the error log as well.
 pub fn describe(error: &Error) -> String {
     match ENGINE.get() {
@@ -111,7 +115,7 @@ pub fn describe(error: &Error) -> String {
 }
 
 pub fn log_error(text: &str) {
-    db::Host::log(&Host, Level::Error, text);
+    log(Level::Error, text);
 }
 
 /// Ends the wait that `lock_wait` announced, if there was one.

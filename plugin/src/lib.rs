@@ -5,9 +5,11 @@
 //!
 //! * [`abi`] and `describe` turn pointers into references (with `record`, all the `unsafe`);
 //! * `shape` is what the codecs know of a table, [`key`] and [`row`] are the codecs;
-//! * `handler` is an open table, `session` a transaction, `engine` the one engine.
+//! * `handler` is an open table, `session` a transaction, `engine` the one engine,
+//!   `binlog` what the hook in the binary log calls.
 
 pub mod abi;
+mod binlog;
 #[cfg(test)]
 mod codec_tests;
 #[cfg(not(test))]

@@ -8,8 +8,10 @@ use std::time::Duration;
 pub struct Session {
     pub id: u64,
     pub trx: Trx,
-    /// commit_ordered ran: the commit record is in the log, in the order of the coordinator.
+    /// commit_ordered ran: the commit record is in the log, in the order of the coordinator; and
+    /// the hook in the binlog had seen the events.
     ordered: bool,
+    covered: bool,
     prepared: bool,
     in_statement: bool,
 }
@@ -17,7 +19,7 @@ pub struct Session {
 impl Session {
     pub fn new(engine: &Arc<Engine>, id: u64) -> Self {
         let trx = engine.begin(id);
-        Session { id, trx, ordered: false, prepared: false, in_statement: false }
+        Session { id, trx, ordered: false, covered: false, prepared: false, in_statement: false }
     }
 
     /// Called for each table that a statement uses; the first call marks the statement.
@@ -43,26 +45,34 @@ impl Session {
     }
 
     /// Nothing to prepare for a transaction that wrote nothing.
-    pub fn prepare(&mut self, xid: &[u8]) -> Result<()> {
+    /// `hooked`: the server chose the XID, the binlog decides, and the hook in it will see the
+    /// transaction's events; if it then flushes the log, nobody waits here (rules M11).
+    pub fn prepare(&mut self, xid: &[u8], hooked: bool) -> Result<()> {
         self.in_statement = false;
-        if self.trx.has_writes() {
-            self.trx.prepare(xid, true)?;
-            self.prepared = true;
+        if !self.trx.has_writes() {
+            return Ok(());
         }
+        if hooked && self.trx.is_binlog_in_log() {
+            self.trx.prepare_for_binlog(xid);
+        } else {
+            self.trx.prepare(xid, true)?;
+        }
+        self.prepared = true;
         Ok(())
     }
 
-    pub fn commit_ordered(&mut self) {
+    pub fn commit_ordered(&mut self, covered: bool) {
         self.trx.commit_ordered();
         self.ordered = true;
+        self.covered = covered;
     }
 
-    /// After commit_ordered the binary log decides this transaction at recovery, so there is
-    /// nothing left to wait for; else this commit makes itself durable. The coordinator of a
+    /// After commit_ordered the binary log decides this transaction at recovery; if the hook saw
+    /// its events there is nothing left to wait for. Else this commit makes itself durable. The coordinator of a
     /// server without binary log (tc.log) decides nothing: 10.11 rolls back at recovery whatever
     /// it finds prepared (`xarecover_handlerton` never looks at its list).
     pub fn commit(&mut self, binlog_decides: bool) -> Result<()> {
-        let flush = !(self.ordered && binlog_decides);
+        let flush = !(self.ordered && self.covered && binlog_decides);
         self.forget();
         self.trx.commit(flush)
     }
@@ -74,6 +84,7 @@ impl Session {
 
     fn forget(&mut self) {
         self.ordered = false;
+        self.covered = false;
         self.prepared = false;
         self.in_statement = false;
     }

@@ -1,1 +1,44 @@
-//! Room `binlog`: empty. It is kept for the binlog in the log, which is not built yet.
+//! Room `binlog`: which position of the server's binary log is which LSN.
+//!
+//! The server writes events to its binlog file; the same bytes are appended here to the log, and
+//! one flush of the log makes a commit group durable: its prepare records and its events. The
+//! file itself is synced in the background and completed from the log after a crash.
+//!
+//! Invariants:
+//! 1. Every call of the room's hook functions ([`Binlog::opened`], [`Binlog::before_write`],
+//!    [`Binlog::wrote`], [`Binlog::set_wanted`], [`Binlog::detach`]) is made by whoever holds the
+//!    server's lock of the binlog, so they never run at the same time.
+//! 2. Bytes are appended to the log after they are in the file. The last bytes of a group carry
+//!    the group-end flag; the log is flushed past it before the hook returns.
+//! 3. *Authority* over the binlog is a logged state. While it is on, what lies behind the last
+//!    group end in the log was neither acknowledged nor seen by a replica, and is cut after a
+//!    crash. While it is off the file is never touched.
+//! 4. Authority begins at a position up to which the file is synced, and its record is durable
+//!    before the bytes that follow are in the file. It ends (*settled*) only after every file it
+//!    covers is synced. A fault ends it unsettled first: from then on files are completed, but no
+//!    longer cut.
+//! 5. Log with bytes that no sync of their file has covered is pinned: recovery's scan starts at
+//!    or below it ([`Binlog::note_and_pin`]).
+//! 6. State records carry a sequence number, the checkpoint's note the last one that it contains:
+//!    those at or below it are skipped when the log is scanned.
+//! 7. A failed flush or sync is an error of the hook or the step; the host then ends the process.
+//!
+//! ```text
+//! off --begin--> on --fault--> ending --settle--> off
+//!                on --set_wanted(false), detach--> off
+//! ```
+//!
+//! Lock order: `syncing` before `inner` before everything in `wal`; `covered` is a leaf.
+
+mod events;
+mod live;
+mod record;
+mod recover;
+mod stats;
+#[cfg(test)]
+mod tests;
+
+pub use live::{Binlog, Verdict, Write};
+pub use record::{RECORD_BINLOG, RECORD_BINLOG_STATE};
+pub use recover::{BinlogRecovery, Completion};
+pub use stats::Fallback;

@@ -6,6 +6,7 @@ use super::note::{CheckpointNote, OpenState};
 use super::table::RECORD_COUNTER;
 use crate::base::codec::Reader;
 use crate::base::{Error, Lsn, PageId, Result, TreeId, TxnId};
+use crate::binlog::BinlogRecovery;
 use crate::btree::{change_creates_page, decode_record, RECORD_TREE};
 use crate::txn::{Note, RECORD_ABORT, RECORD_COMMIT, RECORD_PREPARE, RECORD_REVERTED};
 use crate::wal::RecordRef;
@@ -46,11 +47,13 @@ pub(crate) struct Analysis {
     pub next_tree: u64,
     pub next_txn: u64,
     pub records: u64,
+    pub binlog: BinlogRecovery,
 }
 
 impl Analysis {
-    pub fn new(note: &CheckpointNote) -> Self {
+    pub fn new(note: &CheckpointNote) -> Result<Self> {
         let mut analysis = Analysis {
+            binlog: BinlogRecovery::new(&note.binlog)?,
             next_page: note.next_page,
             next_tree: note.next_tree,
             next_txn: note.next_txn,
@@ -74,7 +77,7 @@ impl Analysis {
             };
             analysis.traces.insert(open.id, trace);
         }
-        analysis
+        Ok(analysis)
     }
 
     pub fn visit(&mut self, lsn: Lsn, record: RecordRef<'_>) -> Result<()> {
@@ -109,6 +112,7 @@ impl Analysis {
                 self.bad_pages.insert(page, TreeId(tree));
                 Ok(())
             }
+            kind if BinlogRecovery::owns(kind) => self.binlog.visit(lsn, record),
             kind => {
                 let what = format!("log record of unknown kind {kind}");
                 Err(Error::corrupt(what, format!("log {lsn:?}")))

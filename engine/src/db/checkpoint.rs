@@ -92,6 +92,9 @@ impl Engine {
             }
             note.open.push(self.open_note(&open));
         }
+        let (binlog, pin) = self.binlog.note_and_pin();
+        note.binlog = binlog;
+        note.scan_from = pin.map_or(note.scan_from, |lsn| note.scan_from.min(lsn));
         for item in self.ctx.registry.purge_items() {
             let (first_lsn, last_lsn) = (item.first_lsn, item.last_lsn);
             note.purge.push(PurgeNote { txn: item.txn, first_lsn, last_lsn });
@@ -147,6 +150,7 @@ impl Engine {
         pin("log_pin_revert_bytes", reverting);
         pin("log_pin_purge_bytes", self.ctx.registry.oldest_purge_lsn());
         pin("log_pin_snapshots_bytes", self.ctx.table.oldest_snapshot_pin());
+        pins.extend(self.binlog.note_and_pin().1.map(|lsn| ("log_pin_binlog_bytes", lsn)));
         pins.sort_by_key(|pin| pin.1);
         pins
     }

@@ -6,6 +6,7 @@ use super::room::{Purpose, Room};
 use super::table::Table;
 use super::trx::Trx;
 use crate::base::{Error, Lsn, PageId, Result};
+use crate::binlog::Binlog;
 use crate::btree;
 use crate::buffer::Pool;
 use crate::catalog::Catalog;
@@ -66,6 +67,7 @@ pub struct Engine {
     /// One checkpoint at a time.
     pub(crate) checkpointing: Mutex<()>,
     pub(crate) checkpoint: Mutex<CheckpointState>,
+    pub(crate) binlog: Arc<Binlog>,
     /// The redo point of the last checkpoint, for those who wait for room in the log.
     pub(crate) redo_from: AtomicU64,
     pub(crate) log_capacity_bytes: AtomicU64,
@@ -106,6 +108,7 @@ pub(crate) struct Parts {
     pub next_tree: u32,
     pub next_table: u64,
     pub checkpoint: CheckpointState,
+    pub binlog: Arc<Binlog>,
     pub lock: Box<dyn Send + Sync>,
 }
 
@@ -133,6 +136,7 @@ impl Engine {
             next_table: AtomicU64::new(parts.next_table),
             checkpointing: Mutex::default(),
             checkpoint: Mutex::new(parts.checkpoint),
+            binlog: parts.binlog,
             sessions: Mutex::default(),
             prepared: Mutex::default(),
             dropped_trees: Mutex::default(),

@@ -87,12 +87,12 @@ fn fuzz_log_records() {
         .chain(&more)
         .map(|(kind, payload)| [&[*kind][..], payload].concat())
         .collect();
-    let mut analysis = Analysis::new(&CheckpointNote::default());
+    let mut analysis = Analysis::new(&CheckpointNote::default()).unwrap();
     let mut seen = 0u64;
     fuzz("log records", &corpus, &mut |bytes| {
         seen += 1;
         if seen % 1000 == 0 {
-            analysis = Analysis::new(&CheckpointNote::default());
+            analysis = Analysis::new(&CheckpointNote::default()).unwrap();
         }
         let Some((&kind, payload)) = bytes.split_first() else { return };
         let kind = kind % 32;

@@ -18,6 +18,7 @@
 
 mod analysis;
 mod background;
+mod binlog;
 mod check;
 mod checkpoint;
 mod config;
@@ -47,6 +48,7 @@ mod table;
 mod tests;
 mod trx;
 
+pub use crate::binlog::{Binlog, Completion, Fallback, Verdict, Write};
 pub use crate::btree::Direction;
 pub use crate::txn::{Isolation, ReadMode, Savepoint, WaitPolicy};
 pub use check::{CheckDepth, RowKeyOf, TableReport};

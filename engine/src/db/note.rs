@@ -52,6 +52,8 @@ pub struct CheckpointNote {
     pub counters: Vec<(u64, u64)>,
     /// Pages that were given up, with their trees (rules S8).
     pub bad_pages: Vec<(PageId, TreeId)>,
+    /// State of the binlog, see `binlog::record`; empty in a new engine.
+    pub binlog: Vec<u8>,
 }
 
 impl CheckpointNote {
@@ -94,6 +96,7 @@ impl CheckpointNote {
             put_varint(&mut out, page.0);
             put_varint(&mut out, u64::from(tree.0));
         }
+        put_bytes(&mut out, &self.binlog);
         out
     }
 
@@ -131,6 +134,7 @@ impl CheckpointNote {
             let tree = u32::try_from(r.varint()?).map_err(|_| r.fail("tree id"))?;
             note.bad_pages.push((page, TreeId(tree)));
         }
+        note.binlog = r.bytes()?.to_vec();
         r.finish()?;
         Ok(note)
     }
@@ -189,6 +193,7 @@ mod tests {
             old_versions_root: PageId(2),
             moved_to: Lsn(7),
             bad_pages: vec![(PageId(70), TreeId(16))],
+            binlog: b"binlog".to_vec(),
         };
         let bytes = note.encode();
         assert_eq!(CheckpointNote::decode(&bytes).unwrap(), note);

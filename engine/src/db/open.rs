@@ -7,6 +7,7 @@ use super::note::CheckpointNote;
 use super::redo::{catalog_damaged, GivenUp, Redo};
 use super::table::{Counters, Table};
 use crate::base::{Csn, EntryHeader, Error, Lsn, PageId, Result, TreeId, TxnId, BLOCK_BYTES};
+use crate::binlog::{Binlog, BinlogRecovery};
 use crate::btree::{Env, Tree};
 use crate::buffer::{Pool, PoolOptions};
 use crate::catalog::{Catalog, TableDef, CATALOG_TREE, FIRST_USER_TREE};
@@ -108,6 +109,7 @@ struct Start {
     next_tree: u32,
     next_table: u64,
     checkpoint: CheckpointState,
+    binlog: BinlogRecovery,
 }
 
 /// The rooms, connected.
@@ -202,7 +204,8 @@ impl Opening {
         let tree = Tree::create(Arc::clone(&rooms.env), CATALOG_TREE)?;
         let old_versions = Tree::create(Arc::clone(&rooms.env), OLD_VERSIONS_TREE)?;
         let checkpoint = CheckpointState::default();
-        let start = Start { next_tree: FIRST_USER_TREE.0, next_table: 1, checkpoint };
+        let binlog = BinlogRecovery::default();
+        let start = Start { next_tree: FIRST_USER_TREE.0, next_table: 1, checkpoint, binlog };
         let engine = self.assemble(rooms, ctx, (tree, old_versions), start);
         engine.checkpoint_now()?;
         Ok(engine)
@@ -217,6 +220,7 @@ impl Opening {
     ) -> Arc<Engine> {
         let catalog_root = catalog_tree.root();
         let catalog = Catalog::new(ctx.trees.add(catalog_tree));
+        let binlog = Binlog::new(Arc::clone(&self.os), Arc::clone(&rooms.wal), start.binlog);
         let old_versions_root = old_versions.root();
         ctx.old.open(ctx.trees.add(old_versions), start.checkpoint.moved_to);
         let engine = Engine::new(Parts {
@@ -234,6 +238,7 @@ impl Opening {
             next_tree: start.next_tree,
             next_table: start.next_table,
             checkpoint: start.checkpoint,
+            binlog,
             lock: self.lock,
         });
         engine.watch_damage();
@@ -272,7 +277,7 @@ impl Opening {
     fn recover(self, store: Arc<Store>, note: &[u8]) -> Result<Arc<Engine>> {
         let begin_ns = self.os.now_ns();
         let note = CheckpointNote::decode(note)?;
-        let mut analysis = Analysis::new(&note);
+        let mut analysis = Analysis::new(&note)?;
         let anchor = WalAnchor { scan_from: note.scan_from, durable: note.durable };
         let options = wal_options(&self.config, self.geometry);
         let wal = Wal::recover(Arc::clone(&self.os), options, anchor, &mut |lsn, record| {
@@ -289,7 +294,8 @@ impl Opening {
         let scanned = rooms.wal.end().0.saturating_sub(note.scan_from.0);
         let next_tree = u32::try_from(analysis.next_tree).unwrap_or(u32::MAX);
         let checkpoint = CheckpointState::of(&note);
-        let start = Start { next_tree, next_table: note.next_table, checkpoint };
+        let binlog = analysis.binlog.clone();
+        let start = Start { next_tree, next_table: note.next_table, checkpoint, binlog };
         let engine = self.assemble(rooms, ctx, (catalog_tree, old_versions), start);
         engine.keep_recovered_prepared();
         engine.load_tables(&analysis)?;

@@ -2,6 +2,7 @@
 
 use super::engine::Engine;
 use super::table::RECORD_COUNTER;
+use crate::binlog::{RECORD_BINLOG, RECORD_BINLOG_STATE};
 use crate::btree::RECORD_TREE;
 use crate::txn::{RECORD_ABORT, RECORD_COMMIT, RECORD_PREPARE, RECORD_REVERTED};
 use std::fmt::Write;
@@ -14,6 +15,7 @@ impl Engine {
         let mut out = self.log_status();
         out.extend(self.store_status());
         out.extend(self.transaction_status());
+        out.extend(self.binlog.status());
         out
     }
 
@@ -40,6 +42,7 @@ impl Engine {
             ("log_tree_bytes", kind(RECORD_TREE)),
             ("log_outcome_bytes", outcomes.iter().map(|&k| kind(k)).sum()),
             ("log_counter_bytes", kind(RECORD_COUNTER)),
+            ("log_binlog_bytes", kind(RECORD_BINLOG) + kind(RECORD_BINLOG_STATE)),
             ("log_padding_bytes", log.padding_bytes),
             ("log_segments", log.segments_kept + log.segments_spare + log.segments_free),
             ("log_segments_late", log.segments_late),
@@ -116,6 +119,7 @@ impl Engine {
             ("LOG", self.log_status()),
             ("STORE AND BUFFER POOL", self.store_status()),
             ("TRANSACTIONS AND LOCKS", self.transaction_status()),
+            ("BINARY LOG", self.binlog.status()),
         ];
         for (title, values) in sections {
             let _ = writeln!(out, "{title}");

@@ -3,6 +3,7 @@
 */
 #include "ha_sluice.h"
 #include "hton.h"
+#include "binlog.h"
 #include <mysql/service_thd_wait.h>
 
 handlerton *sluice_hton;
@@ -91,7 +92,8 @@ static int prepare(handlerton *, THD *thd, bool all)
   sluice_xid name;
   thd_get_xid(thd, reinterpret_cast<MYSQL_XID *>(&xid));
   xid_to_abi(&xid, &name);
-  return sluice_report(thd, sluice_prepare(session, &name));
+  const bool is_hooked= tc_log == &mysql_bin_log && xid.get_my_xid() && sluice_binlog_is_hooked();
+  return sluice_report(thd, sluice_prepare(session, &name, is_hooked));
 }
 
 /* In the order of the binary log; maybe in the thread of the group's leader. */
@@ -99,7 +101,7 @@ static void commit_ordered(handlerton *, THD *thd, bool all)
 {
   sluice_session *session= sluice_session_if_any(thd);
   if (session && (all || !in_transaction(thd)))
-    sluice_commit_ordered(session);
+    sluice_commit_ordered(session, sluice_binlog_has_covered(thd));
 }
 
 static int savepoint_set(handlerton *, THD *thd, void *to)
@@ -154,22 +156,7 @@ static int rollback_by_xid(handlerton *, XID *xid)
   return sluice_report(current_thd, sluice_rollback_xid(&name));
 }
 
-/*
-  Everything committed so far becomes durable; needs no lock of the server. If that fails, the
-  binary log must keep what recovery would need: it is not told that it may forget.
-*/
-static void commit_checkpoint_request(void *cookie)
-{
-  if (!sluice_flush_log())
-  {
-    commit_checkpoint_notify_ha(cookie);
-    return;
-  }
-  char text[512];
-  sluice_message(text, sizeof text);
-  sql_print_error("Sluice: the log cannot be flushed (%s); the binary log files up to here are "
-                  "kept until the server has been restarted", text);
-}
+static void commit_checkpoint_request(void *cookie) { sluice_binlog_request_checkpoint(cookie); }
 
 static int start_consistent_snapshot(handlerton *hton, THD *thd)
 {
@@ -321,6 +308,7 @@ void sluice_fill_hton(handlerton *hton)
   hton->commit_checkpoint_request= commit_checkpoint_request;
   hton->start_consistent_snapshot= start_consistent_snapshot;
   hton->flush_logs= flush_logs;
+  hton->pre_shutdown= sluice_binlog_pre_shutdown;
   hton->show_status= show_status;
   hton->drop_table= drop_table;
   hton->table_options= sluice_table_options;

@@ -3,6 +3,7 @@
 */
 #include "ha_sluice.h"
 #include "hton.h"
+#include "binlog.h"
 #include <mysql/plugin.h>
 
 static ulonglong buffer_pool_size;
@@ -61,8 +62,27 @@ static MYSQL_SYSVAR_ENUM(compression, compression, PLUGIN_VAR_READONLY | PLUGIN_
     "Compression of pages on disk: none, lz4 or zstd", nullptr, nullptr, 1,
     &compression_typelib);
 
+static void update_binlog_in_log(THD *, st_mysql_sys_var *, void *to, const void *value)
+{
+  *static_cast<my_bool *>(to)= *static_cast<const my_bool *>(value);
+  sluice_binlog_switch();
+}
+
+static MYSQL_SYSVAR_BOOL(persist_binlog_to_redo, sluice_binlog_in_log, PLUGIN_VAR_OPCMDARG,
+    "Write the events of the binary log to the Sluice log too: one flush of the log makes a commit "
+    "group durable, and the binary log files are synced in the background and completed from the "
+    "log after a crash. While it is ON the server does not sync them, whatever sync_binlog says",
+    nullptr, update_binlog_in_log, 1);
+
+static MYSQL_SYSVAR_ULONG(sync_binlog_interval, sluice_binlog_interval_ms, PLUGIN_VAR_RQCMDARG,
+    "Milliseconds between background syncs of the binary log files",
+    nullptr, nullptr, 50, 1, 10000, 0);
+
+bool sluice_flushes_at_commit() { return flush_log_at_trx_commit == 1; }
+
 extern "C" {
 st_mysql_sys_var *sluice_plugin_variables[]= {
+    MYSQL_SYSVAR(persist_binlog_to_redo), MYSQL_SYSVAR(sync_binlog_interval),
     MYSQL_SYSVAR(buffer_pool_size), MYSQL_SYSVAR(log_capacity),
     MYSQL_SYSVAR(log_dir),          MYSQL_SYSVAR(flush_log_at_trx_commit),
     MYSQL_SYSVAR(lock_wait_timeout), MYSQL_SYSVAR(compression),
@@ -113,10 +133,18 @@ int sluice_plugin_start(void *hton)
   config.flush_at_commit= uint32_t(flush_log_at_trx_commit);
   config.compression= uint32_t(compression);
   sluice_fill_hton(static_cast<handlerton *>(hton));
-  if (!sluice_start(&config, &sluice_host_of_server) && !sluice_drop_temporary_tables())
+  if (!sluice_start(&config, &sluice_host_of_server))
   {
-    sluice_stay_loaded(static_cast<handlerton *>(hton));
-    return 0;
+    if (!sluice_drop_temporary_tables())
+    {
+      if (!sluice_binlog_plugin_start())
+      {
+        sluice_stay_loaded(static_cast<handlerton *>(hton));
+        return 0;
+      }
+      sluice_stop();
+      return 1;
+    }
   }
   char text[1024];
   sluice_message(text, sizeof text);
@@ -126,7 +154,8 @@ int sluice_plugin_start(void *hton)
 
 int sluice_plugin_stop(void *)
 {
-  if (!sluice_stop())
+  const int binlog_error= sluice_binlog_plugin_stop();
+  if (!binlog_error && !sluice_stop())
     return 0;
   char text[1024];
   sluice_message(text, sizeof text);

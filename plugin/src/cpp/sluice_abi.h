@@ -62,6 +62,15 @@ enum sluice_wait
 };
 
 #define SLUICE_COLUMN_VIRTUAL 1u /* the server computes it when it reads a row */
+/* Of a write to the binary log: as in src/binlog.rs. */
+#define SLUICE_BINLOG_DIRECT 1u
+#define SLUICE_BINLOG_FULL 2u
+#define SLUICE_BINLOG_FAILED 4u
+#define SLUICE_BINLOG_SYNC 8u
+#define SLUICE_BINLOG_INSIDE 0u
+#define SLUICE_BINLOG_DURABLE 1u
+#define SLUICE_BINLOG_SERVER 2u
+
 #define SLUICE_PART_REVERSE 1u
 #define SLUICE_PART_PREFIX 2u
 #define SLUICE_KEY_UNIQUE 1u
@@ -208,8 +217,10 @@ int32_t sluice_statement_start(sluice_session *session, uint32_t isolation, uint
 int32_t sluice_statement_end(sluice_session *session);
 int32_t sluice_statement_rollback(sluice_session *session);
 int32_t sluice_open_snapshot(sluice_session *session);
-int32_t sluice_prepare(sluice_session *session, const sluice_xid *xid);
-int32_t sluice_commit_ordered(sluice_session *session);
+/* hooked: the server chose the XID, and its events will pass the hook in the binary log. */
+int32_t sluice_prepare(sluice_session *session, const sluice_xid *xid, int32_t hooked);
+/* covered: the hook in the binary log saw the events of this transaction. */
+int32_t sluice_commit_ordered(sluice_session *session, int32_t covered);
 /* binlog_decides: the binary log is the coordinator and tells at recovery who has committed. */
 int32_t sluice_commit(sluice_session *session, int32_t binlog_decides);
 int32_t sluice_rollback(sluice_session *session);
@@ -220,6 +231,18 @@ int32_t sluice_holds_no_locks(const sluice_session *session);
 size_t sluice_recover(sluice_xid *to, size_t room);
 int32_t sluice_commit_xid(const sluice_xid *xid);
 int32_t sluice_rollback_xid(const sluice_xid *xid);
+
+/* The binary log. Called under LOCK_log, but for start, stop, covers and step. */
+int32_t sluice_binlog_start(const char *index, const char *mark, uint32_t on);
+int32_t sluice_binlog_stop(void);
+int32_t sluice_binlog_set_on(uint32_t on);
+int32_t sluice_binlog_opened(const char *path, uint64_t pos);
+int32_t sluice_binlog_before_write(void);
+int32_t sluice_binlog_wrote(uint64_t pos, const uint8_t *bytes, size_t length, uint32_t flags,
+                            uint32_t *verdict);
+int32_t sluice_binlog_covers(const char *path, uint64_t pos);
+int32_t sluice_binlog_lost(uint32_t reason);
+int32_t sluice_binlog_step(void);
 
 /* Open tables */
 int32_t sluice_open(const char *name, const sluice_table *table, sluice_handler **to);

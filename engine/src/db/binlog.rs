@@ -1,0 +1,32 @@
+//! The engine's side of the binlog: who finds it, and prepares that nobody waits for.
+
+use super::engine::Engine;
+use super::trx::Trx;
+use crate::base::Result;
+use crate::binlog::Binlog;
+use std::sync::Arc;
+
+impl Engine {
+    pub fn binlog(&self) -> &Arc<Binlog> {
+        &self.binlog
+    }
+
+    /// What the thread for it does every `sluice_sync_binlog_interval`.
+    pub fn binlog_step(&self) -> Result<()> {
+        self.binlog.sync_step()
+    }
+}
+
+impl Trx {
+    /// Will the hook flush the log for a transaction that is prepared now?
+    pub fn is_binlog_in_log(&self) -> bool {
+        self.engine.binlog.is_on()
+    }
+
+    /// Prepares a transaction that the hook in the server's binlog makes durable.
+    pub fn prepare_for_binlog(&mut self, xid: &[u8]) {
+        if let Some(end) = self.session.prepare(xid) {
+            self.engine.binlog.note_unflushed_prepare(end);
+        }
+    }
+}

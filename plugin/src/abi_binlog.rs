@@ -1,0 +1,63 @@
+//! The exported functions of the hook in the binary log. Safety argument: see `abi.rs`, of which
+//! this is a part.
+
+use super::*;
+use crate::binlog;
+use std::path::Path;
+
+exports! {
+fn sluice_binlog_start(index: *const c_char, mark: *const c_char, on: u32) -> i32 {
+    guard(|| {
+        // SAFETY: argument 3.
+        let (index, mark) = unsafe { (text(index)?, text(mark)?) };
+        binlog::start(Path::new(index), Path::new(mark), on != 0).map(|()| 0)
+    })
+}
+
+fn sluice_binlog_stop() -> i32 {
+    guard(|| binlog::stop().map(|()| 0))
+}
+
+fn sluice_binlog_set_on(on: u32) -> i32 {
+    guard(|| binlog::set_on(on != 0).map(|()| 0))
+}
+
+fn sluice_binlog_opened(path: *const c_char, pos: u64) -> i32 {
+    // SAFETY: argument 3.
+    guard(|| binlog::opened(unsafe { text(path)? }, pos).map(|()| 0))
+}
+
+fn sluice_binlog_before_write() -> i32 {
+    guard(|| binlog::before_write().map(|()| 0))
+}
+
+fn sluice_binlog_wrote(
+    pos: u64,
+    bytes: *const u8,
+    length: usize,
+    flags: u32,
+    verdict: *mut u32,
+) -> i32 {
+    guard(|| {
+        // SAFETY: argument 3: `bytes` has `length` bytes, `verdict` is a place for a number.
+        unsafe {
+            let bytes = std::slice::from_raw_parts(bytes, length);
+            verdict.write(binlog::wrote(pos, bytes, flags)?);
+        }
+        Ok(0)
+    })
+}
+
+fn sluice_binlog_covers(path: *const c_char, pos: u64) -> i32 {
+    // SAFETY: argument 3.
+    guard_or(0, || binlog::covers(unsafe { text(path)? }, pos).map(i32::from))
+}
+
+fn sluice_binlog_lost(reason: u32) -> i32 {
+    guard(|| binlog::lost(reason).map(|()| 0))
+}
+
+fn sluice_binlog_step() -> i32 {
+    guard(|| binlog::step().map(|()| 0))
+}
+}

@@ -1,0 +1,159 @@
+//! The engine's binlog room as the server's hook sees it, and the file beside the binlog that
+//! says whose log holds its end.
+
+use crate::engine;
+use sluice_engine::base::{Error, Result};
+use sluice_engine::db::{self, Binlog, Fallback, Level, Verdict, Write};
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+/// Where the mark stands; `None` before the start and after the stop.
+static MARK: Mutex<Option<PathBuf>> = Mutex::new(None);
+
+pub const INSIDE: u32 = 0;
+pub const DURABLE: u32 = 1;
+pub const SERVER: u32 = 2;
+
+pub const DIRECT: u32 = 1;
+pub const FULL: u32 = 2;
+pub const FAILED: u32 = 4;
+pub const SYNC: u32 = 8;
+
+fn binlog() -> Result<&'static Arc<Binlog>> {
+    Ok(engine::get()?.binlog())
+}
+
+fn failed(op: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
+    let path = path.to_owned();
+    move |error| Error::io(op, path, error)
+}
+
+/// The names in the server's index, in order; none without an index.
+fn index_names(path: &Path) -> Result<Vec<String>> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(text.lines().filter(|l| !l.is_empty()).map(str::to_owned).collect()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(failed("read", path)(error)),
+    }
+}
+
+/// Completes the binlog after a crash, before the server opens it. Refuses to start when another
+/// log than this one holds its end.
+pub fn start(index: &Path, mark: &Path, on: bool) -> Result<()> {
+    let binlog = binlog()?;
+    check_mark(binlog, mark)?;
+    let done = binlog.complete(&index_names(index)?)?;
+    for warning in &done.warnings {
+        engine::log(Level::Error, &format!("binary log: {warning}"));
+    }
+    if done.completed_bytes + done.cut_bytes > 0 {
+        let text = format!(
+            "binary log: {} bytes completed from the log, {} bytes cut that were neither \
+             acknowledged nor sent to a replica",
+            done.completed_bytes, done.cut_bytes
+        );
+        engine::log(Level::Note, &text);
+    }
+    *MARK.lock().unwrap_or_else(|e| e.into_inner()) = Some(mark.to_owned());
+    set_on(on)
+}
+
+/// What the mark says: the number of the log that holds the end of this binlog.
+fn mark_line(identity: u64) -> String {
+    format!("sluice {identity:016x}\n")
+}
+
+fn check_mark(binlog: &Binlog, mark: &Path) -> Result<()> {
+    let text = match fs::read_to_string(mark) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        other => other.map_err(failed("read", mark))?,
+    };
+    // A crash while it was written leaves less than a line: nothing depended on it yet.
+    let is_whole = text.lines().next().is_some_and(|l| l.len() == 23) && text.contains('\n');
+    if !is_whole || (!binlog.is_new() && text.starts_with(&mark_line(binlog.identity()?))) {
+        return Ok(());
+    }
+    Err(Error::Refused(format!(
+        "{} says that the end of the binary log is in the log of a Sluice engine, but not of this \
+         one: restore its files (directories sluice and sluice_log_dir), or remove {} to start \
+         without the transactions at the end of the binary log",
+        mark.display(),
+        mark.display()
+    )))
+}
+
+fn write_mark(binlog: &Binlog, mark: &Path) -> Result<()> {
+    let line = mark_line(binlog.identity()?);
+    let text = "The end of this binary log is in the log of the Sluice engine: start the server \
+                with the plugin ha_sluice, which completes it.\n";
+    let mut file = fs::File::create(mark).map_err(failed("create", mark))?;
+    let written = file.write_all(line.as_bytes()).and_then(|()| file.write_all(text.as_bytes()));
+    written.and_then(|()| file.sync_all()).map_err(failed("write", mark))?;
+    let parent = mark.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    fs::File::open(parent).and_then(|d| d.sync_all()).map_err(failed("sync", parent))
+}
+
+fn remove_mark(mark: &Path) -> Result<()> {
+    match fs::remove_file(mark) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other.map_err(failed("remove", mark)),
+    }
+}
+
+/// The mark is there before the first byte is in the log only, and goes after the last is synced.
+pub fn set_on(on: bool) -> Result<()> {
+    let binlog = binlog()?;
+    let mark = MARK.lock().unwrap_or_else(|e| e.into_inner());
+    let Some(mark) = &*mark else { return Ok(()) };
+    if on {
+        write_mark(binlog, mark)?;
+        return binlog.set_wanted(true);
+    }
+    binlog.set_wanted(false)?;
+    remove_mark(mark)
+}
+
+/// The server has closed its binlog, or goes on without the plugin.
+pub fn stop() -> Result<()> {
+    binlog()?.detach()?;
+    let mut mark = MARK.lock().unwrap_or_else(|e| e.into_inner());
+    mark.take().map_or(Ok(()), |mark| remove_mark(&mark))
+}
+
+pub fn opened(path: &str, pos: u64) -> Result<()> {
+    binlog()?.opened(path, pos)
+}
+
+pub fn before_write() -> Result<()> {
+    binlog()?.before_write()
+}
+
+pub fn wrote(pos: u64, bytes: &[u8], flags: u32) -> Result<u32> {
+    let write = Write {
+        pos,
+        bytes,
+        is_direct: flags & DIRECT != 0,
+        is_full: flags & FULL != 0,
+        has_failed: flags & FAILED != 0,
+        durable: flags & SYNC != 0,
+    };
+    Ok(match binlog()?.wrote(write)? {
+        Verdict::Inside => INSIDE,
+        Verdict::Durable => DURABLE,
+        Verdict::Server => SERVER,
+    })
+}
+
+pub fn lost(reason: u32) -> Result<()> {
+    binlog()?.lost_hook(Fallback::from_number(reason))
+}
+
+pub fn covers(path: &str, pos: u64) -> Result<bool> {
+    Ok(binlog()?.covers(path, pos))
+}
+
+pub fn step() -> Result<()> {
+    db::Engine::binlog_step(engine::get()?)
+}
