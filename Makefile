@@ -2,11 +2,11 @@
 
 SHELL := /bin/bash
 ROUNDS ?= 50
-SEEDS ?= 100
+SEEDS ?= 1000
 ARGS ?=
 
 .DEFAULT_GOAL := build
-.PHONY: build test demo kill9 check deny sim mtr bench clean distclean help
+.PHONY: build test demo kill9 check deny sim sim-planted mtr bench clean distclean help
 
 build: ## private MariaDB, workspace, plugin
 	@scripts/build
@@ -26,8 +26,11 @@ check: ## format, clippy without warnings, licences, rules of the house
 deny: ## licences, advisories and sources of all dependencies
 	@scripts/deny $(ARGS)
 
-sim: ## the whole engine on a simulated machine that loses power, SEEDS=100 times
-	@cargo run --release --locked -p sluice-sim -- run --seeds $(SEEDS) $(ARGS)
+sim: ## the engine under a seeded scheduler, many sessions, power cuts: SEEDS=1000
+	@cargo run --release --locked -p sluice-sim --features sim -- run --seeds $(SEEDS) $(ARGS)
+
+sim-planted: ## every bug of engine/src/os/planted.rs must be found by one of 1000 seeds
+	@cargo run --release --locked -p sluice-sim --features sim -- planted --seeds $(SEEDS) $(ARGS)
 
 mtr: build ## our suite under the server's test driver, or what ARGS says
 	@scripts/mtr $(ARGS)
@@ -42,4 +45,4 @@ distclean: clean ## the MariaDB prefix as well; downloads stay in the user's cac
 	@rm -rf .prefix
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

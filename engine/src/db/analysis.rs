@@ -55,6 +55,9 @@ impl Analysis {
             counters: note.counters.iter().copied().collect(),
             ..Analysis::default()
         };
+        for item in &note.purge {
+            analysis.next_txn = analysis.next_txn.max(item.txn.0 + 1);
+        }
         for open in &note.open {
             let outcome = match open.state {
                 OpenState::Active => Outcome::Open,
@@ -69,6 +72,8 @@ impl Analysis {
                 xid: open.xid.clone(),
                 in_tail: false,
             };
+            // It may have begun after the note read the next id, and have no record yet.
+            analysis.next_txn = analysis.next_txn.max(open.id.0 + 1);
             analysis.traces.insert(open.id, trace);
         }
         analysis

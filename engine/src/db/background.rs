@@ -4,10 +4,10 @@
 use super::config::Level;
 use super::engine::Engine;
 use crate::base::{Error, Result};
-use crate::os::sync::{Condvar, Mutex};
+use crate::os::sync::{self, Condvar, Mutex};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// A checkpoint starts when redo would read this share of the log's capacity.
 const CHECKPOINT_PERCENT: u64 = 40;
@@ -18,6 +18,7 @@ const EVICT_STEP_PAGES: usize = 64;
 const IDLE_CHECKPOINT: Duration = Duration::from_secs(30);
 /// After an error a worker rests, so that it neither spins nor floods the error log.
 const REST_AFTER_ERROR: Duration = Duration::from_secs(1);
+const REPORT_EVERY_NS: u64 = 10_000_000_000;
 
 type Step = fn(&Engine) -> Result<bool>;
 
@@ -65,7 +66,7 @@ impl Engine {
             let engine = Arc::downgrade(self);
             let bell = Arc::clone(&self.bell);
             let body = move || run(&engine, &bell, worker);
-            match std::thread::Builder::new().name(worker.name.into()).spawn(body) {
+            match sync::spawn(worker.name, body) {
                 Ok(handle) => threads.push(handle),
                 Err(error) => {
                     let message = format!("Sluice: cannot start {}: {error}", worker.name);
@@ -142,7 +143,7 @@ impl Engine {
 }
 
 fn run(engine: &Weak<Engine>, bell: &Bell, worker: &Worker) {
-    let mut last_error: Option<Instant> = None;
+    let mut last_error_ns: Option<u64> = None;
     while let Some(engine) = engine.upgrade() {
         if engine.stopped.load(Ordering::SeqCst) {
             return;
@@ -151,9 +152,10 @@ fn run(engine: &Weak<Engine>, bell: &Bell, worker: &Worker) {
             Ok(true) => continue,
             Ok(false) => worker.idle,
             Err(error) => {
-                if last_error.is_none_or(|at| at.elapsed() > Duration::from_secs(10)) {
+                let now_ns = engine.os.now_ns();
+                if last_error_ns.is_none_or(|at| now_ns.saturating_sub(at) > REPORT_EVERY_NS) {
                     report(&engine, worker.name, &error);
-                    last_error = Some(Instant::now());
+                    last_error_ns = Some(now_ns);
                 }
                 REST_AFTER_ERROR
             }

@@ -14,6 +14,7 @@
 use super::engine::{CheckpointState, Engine};
 use super::note::{CheckpointNote, OpenNote, OpenState, PurgeNote};
 use crate::base::{Lsn, Result};
+use crate::os::planted::{self, Bug};
 use crate::txn::{Open, TxnState};
 use std::sync::atomic::Ordering;
 
@@ -56,7 +57,10 @@ impl Engine {
 
     fn checkpoint_note(&self) -> Result<CheckpointNote> {
         let log_end = self.wal.end();
-        let redo_from = self.pool.redo_point(log_end);
+        let redo_from = match planted::is(Bug::RedoPointTooHigh) {
+            true => log_end,
+            false => self.pool.redo_point(log_end),
+        };
         assert!(redo_from <= log_end, "the redo point lies in the log");
         let mut note = CheckpointNote {
             scan_from: redo_from,
@@ -68,7 +72,8 @@ impl Engine {
             next_table: self.next_table.load(Ordering::SeqCst),
             ..CheckpointNote::default()
         };
-        for open in self.ctx.registry.list() {
+        let open = self.ctx.registry.list().into_iter();
+        for open in open.filter(|_| !planted::is(Bug::CheckpointForgetsOpen)) {
             // Read before its state: see `Open::begin_record`.
             if let Some(lsn) = open.pending_since() {
                 note.scan_from = note.scan_from.min(lsn);
@@ -82,6 +87,7 @@ impl Engine {
         for table in self.tables.read().values() {
             note.counters.push((table.id(), table.autoinc_peek()));
         }
+        note.counters.sort_unstable();
         self.flush_log()?;
         note.durable = self.wal.durable();
         Ok(note)
@@ -114,7 +120,11 @@ impl Engine {
             self.ctx.registry.oldest_lsn(),
             self.ctx.table.oldest_snapshot_pin(),
         ];
-        if let Some(low) = pins.into_iter().flatten().min() {
+        let pins = pins.into_iter().take(match planted::is(Bug::LogSegmentFreedEarly) {
+            true => 1,
+            false => 3,
+        });
+        if let Some(low) = pins.flatten().min() {
             self.wal.retain_from(low);
         }
     }

@@ -27,6 +27,8 @@ mod note;
 mod open;
 mod prepared;
 mod redo;
+#[cfg(feature = "sim")]
+mod simulated;
 mod status;
 #[cfg(test)]
 mod stress_tests;
