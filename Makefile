@@ -3,13 +3,13 @@
 SHELL := /bin/bash
 ROUNDS ?= 50
 MINUTES ?= 60
-SEEDS ?= 100
+SEEDS ?= 1000
 SIZE_GB ?= 1
 SECONDS := $(if $(filter command line,$(origin SECONDS)),$(SECONDS),60)
 ARGS ?=
 
 .DEFAULT_GOAL := build
-.PHONY: build test demo fuzz damage kill9 powercut powercut-proof check deny sim mtr types peer-suites bench bench-commit test-binlog restart soak old-snapshot clean distclean help
+.PHONY: build test demo fuzz damage kill9 powercut powercut-proof check deny sim sim-planted mtr types peer-suites bench bench-commit test-binlog restart soak old-snapshot clean distclean help
 
 build: ## private MariaDB, workspace, plugin
 	@scripts/build
@@ -41,8 +41,11 @@ check: ## format, clippy without warnings, licences, rules of the house
 deny: ## licences, advisories and sources of all dependencies
 	@scripts/deny $(ARGS)
 
-sim: ## the whole engine on a simulated machine that loses power, SEEDS=100 times
-	@cargo run --release --locked -p sluice-sim -- run --seeds $(SEEDS) $(ARGS)
+sim: ## the engine under a seeded scheduler, many sessions, power cuts: SEEDS=1000
+	@cargo run --release --locked -p sluice-sim --features sim -- run --seeds $(SEEDS) $(ARGS)
+
+sim-planted: ## every bug of engine/src/os/planted.rs must be found by one of 1000 seeds
+	@cargo run --release --locked -p sluice-sim --features sim -- planted --seeds $(SEEDS) $(ARGS)
 
 mtr: build ## our suite under the server's test driver, or what ARGS says
 	@scripts/mtr $(ARGS)

@@ -26,3 +26,5 @@ pub mod session;
 pub mod shape;
 #[cfg(test)]
 mod testing;
+
+const _: () = assert!(!sluice_engine::os::SIMULATED, "the plugin must not have the simulator");

@@ -1,68 +1,67 @@
-//! What the engine must hold: rows of tables, and what every session has changed on top.
+//! What the engine must hold: a history of what was committed, and what is surely durable.
+//!
+//! Sessions tell the model of a commit after its place in the order is known and before they let
+//! go of its locks; from before they ask for that place they count as committing. Whoever compares
+//! what it read waits until those who were committing then have told ([`Model::committing`]).
+//!
+//! A life of the machine begins with a state. Every commit and DDL statement in it is an event
+//! with its place in the log. What a recovery finds must be the state after some beginning of the
+//! sequence of events, and that must hold at least what was acknowledged as durable.
 
-use sluice_engine::db::{Entry, RowWrite};
-use sluice_engine::os::sim::SimRng;
-use std::collections::BTreeMap;
+use crate::row::{Row, Rows};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
-pub const IDS: u64 = 40;
+/// A table between its creation and its end or truncation, whatever its name.
+pub type TableKey = u64;
 
-/// A row: primary key, a value with a plain index, one with a unique index, and a filler.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Row {
-    pub id: u32,
-    plain: u8,
-    pub unique: u16,
-    filler: usize,
+/// Changes of one transaction: what is there now.
+pub type Changes = BTreeMap<(TableKey, u32), Option<Row>>;
+
+pub type Xid = Vec<u8>;
+
+#[derive(Clone, Debug)]
+pub enum Ddl {
+    Create { name: String, key: TableKey },
+    Drop { name: String },
+    Rename { from: String, to: String },
+    Truncate { name: String, key: TableKey },
 }
 
-impl Row {
-    pub fn random(rng: &mut SimRng, id: u32) -> Row {
-        let filler = match rng.below(20) {
-            0 => 10_000 + rng.below(20_000) as usize,
-            1..=3 => rng.below(3_000) as usize,
-            _ => rng.below(200) as usize,
-        };
-        Row { id, plain: rng.below(8) as u8, unique: rng.below(60) as u16, filler }
-    }
-
-    /// The keys of the row in the three indexes.
-    pub fn keys(&self) -> [Vec<u8>; 3] {
-        let id = self.id.to_be_bytes();
-        [id.to_vec(), [&[self.plain][..], &id].concat(), self.unique.to_be_bytes().to_vec()]
-    }
-
-    pub fn payload(&self) -> Vec<u8> {
-        let mut payload = vec![self.plain];
-        payload.extend_from_slice(&self.unique.to_be_bytes());
-        payload.resize(3 + self.filler, self.id as u8);
-        payload
-    }
-
-    pub fn with<R>(&self, f: impl FnOnce(&RowWrite<'_>) -> R) -> R {
-        let (keys, payload) = (self.keys(), self.payload());
-        let entry = |i: usize, payload, unique| Entry { key: &keys[i], payload, unique };
-        let entries = [entry(0, &payload, true), entry(1, &[], false), entry(2, &keys[0], true)];
-        f(&RowWrite { entries: &entries })
-    }
+#[derive(Clone, Debug)]
+enum What {
+    Commit { changes: Changes, xid: Option<Xid> },
+    Ddl(Ddl),
 }
 
-pub type Rows = BTreeMap<u32, Row>;
+#[derive(Clone, Debug)]
+struct Event {
+    /// The end of its record, or, for DDL, a place behind all events on the same table.
+    lsn: u64,
+    what: What,
+}
 
-/// Changes of one transaction: (table, id) and what is there now.
-pub type Changes = BTreeMap<(String, u32), Option<Row>>;
+/// A prepared transaction, as the life goes on.
+#[derive(Clone, Debug)]
+struct Prepared {
+    changes: Changes,
+    /// The record of its prepare is surely durable.
+    is_sure: bool,
+    /// Somebody has asked for its rollback.
+    may_be_gone: bool,
+}
 
 /// Everything that must survive a crash.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct State {
-    pub tables: BTreeMap<String, Rows>,
-    /// Prepared transactions by XID.
-    pub prepared: BTreeMap<Vec<u8>, Changes>,
+    pub names: BTreeMap<String, TableKey>,
+    pub rows: BTreeMap<TableKey, Rows>,
 }
 
 impl State {
-    pub fn commit(&mut self, changes: &Changes) {
+    fn commit(&mut self, changes: &Changes) {
         for ((table, id), row) in changes {
-            let rows = self.tables.get_mut(table).expect("a table in use is not dropped");
+            let rows = self.rows.entry(*table).or_default();
             match row {
                 Some(row) => drop(rows.insert(*id, row.clone())),
                 None => drop(rows.remove(id)),
@@ -70,15 +69,335 @@ impl State {
         }
     }
 
-    /// The rows of a table as a transaction with these changes finds them.
-    pub fn rows_with(&self, table: &str, changes: &Changes) -> Rows {
-        let mut rows = self.tables[table].clone();
-        for ((_, id), row) in changes.iter().filter(|(key, _)| key.0 == table) {
-            match row {
-                Some(row) => drop(rows.insert(*id, row.clone())),
-                None => drop(rows.remove(id)),
+    fn apply(&mut self, ddl: &Ddl) {
+        match ddl {
+            Ddl::Create { name, key } => drop(self.names.insert(name.clone(), *key)),
+            Ddl::Drop { name } => drop(self.names.remove(name)),
+            Ddl::Rename { from, to } => {
+                let key = self.names.remove(from).expect("a table that is renamed");
+                self.names.insert(to.clone(), key);
+            }
+            Ddl::Truncate { name, key } => drop(self.names.insert(name.clone(), *key)),
+        }
+    }
+
+    pub fn table(&self, name: &str) -> Rows {
+        self.names.get(name).and_then(|key| self.rows.get(key)).cloned().unwrap_or_default()
+    }
+
+    fn is_like(&self, found: &BTreeMap<String, Rows>) -> bool {
+        let empty = Rows::new();
+        self.names.keys().eq(found.keys())
+            && self.names.iter().all(|(n, key)| self.rows.get(key).unwrap_or(&empty) == &found[n])
+    }
+}
+
+#[derive(Default)]
+pub struct Model {
+    /// At the beginning of this life.
+    base: State,
+    /// Now, as DDL sees it.
+    pub names: BTreeMap<String, TableKey>,
+    events: Vec<Event>,
+    versions: BTreeMap<(TableKey, u32), Vec<(u64, Option<Row>)>>,
+    prepared: BTreeMap<Xid, Prepared>,
+    /// A DDL statement under way, and the place that it would have.
+    ddl: Option<(Ddl, u64)>,
+    /// Everything up to here is surely durable.
+    durable_lsn: u64,
+    committing: BTreeSet<u64>,
+    next_ticket: u64,
+    next_table: TableKey,
+    next_xid: u64,
+    /// Transactions that use a table (metadata locks).
+    users: BTreeMap<TableKey, usize>,
+    exclusive: Option<TableKey>,
+    /// DDL statements that came to their end.
+    pub ddl_count: u64,
+    born: BTreeMap<TableKey, u64>,
+}
+
+impl Model {
+    /// The events told so far, as a place in the log.
+    pub fn told_lsn(&self) -> u64 {
+        self.events.iter().map(|event| event.lsn).max().unwrap_or(0)
+    }
+
+    pub fn durable_up_to(&mut self, lsn: u64) {
+        self.durable_lsn = self.durable_lsn.max(lsn);
+    }
+
+    pub fn begin_commit(&mut self) -> u64 {
+        self.next_ticket += 1;
+        self.committing.insert(self.next_ticket);
+        self.next_ticket
+    }
+
+    pub fn committed(
+        &mut self,
+        ticket: u64,
+        place: (u64, u64),
+        changes: &Changes,
+        xid: Option<Xid>,
+    ) {
+        let (csn, lsn) = place;
+        self.committing.remove(&ticket);
+        for (key, row) in changes {
+            let versions = self.versions.entry(*key).or_default();
+            let at = versions.partition_point(|v| v.0 < csn);
+            assert!(versions.get(at).is_none_or(|v| v.0 != csn), "one number for two commits");
+            versions.insert(at, (csn, row.clone()));
+        }
+        self.events.push(Event { lsn, what: What::Commit { changes: changes.clone(), xid } });
+    }
+
+    /// Those who have a place in the order, perhaps, and have not told it yet.
+    pub fn committing(&self) -> BTreeSet<u64> {
+        self.committing.clone()
+    }
+
+    /// The rows of a table as a snapshot sees them.
+    pub fn rows_at(&self, table: TableKey, csn: u64) -> Rows {
+        let mut rows = Rows::new();
+        for ((_, id), versions) in self.versions.range((table, 0)..=(table, u32::MAX)) {
+            let seen = versions.iter().rev().find(|v| v.0 <= csn);
+            if let Some((_, Some(row))) = seen {
+                rows.insert(*id, row.clone());
             }
         }
         rows
+    }
+
+    /// The newest commit that changed a table in this life; zero if there is none.
+    pub fn newest_csn(&self, table: TableKey) -> u64 {
+        let versions = self.versions.range((table, 0)..=(table, u32::MAX));
+        versions.filter_map(|(_, v)| v.last()).map(|v| v.0).max().unwrap_or(0)
+    }
+
+    pub fn newest(&self, table: TableKey) -> Rows {
+        self.rows_at(table, u64::MAX)
+    }
+
+    pub fn newest_in(&self, table: TableKey, range: (Bound<u32>, Bound<u32>)) -> Rows {
+        self.newest(table).range(range).map(|(id, row)| (*id, row.clone())).collect()
+    }
+
+    pub fn new_xid(&mut self) -> Xid {
+        self.next_xid += 1;
+        format!("xid-{}", self.next_xid).into_bytes()
+    }
+
+    pub fn preparing(&mut self, xid: &Xid, changes: &Changes) {
+        let changes = changes.clone();
+        let prepared = Prepared { changes, is_sure: false, may_be_gone: false };
+        self.prepared.insert(xid.clone(), prepared);
+    }
+
+    pub fn prepare_is_sure(&mut self, xid: &Xid) {
+        if let Some(prepared) = self.prepared.get_mut(xid) {
+            prepared.is_sure = true;
+        }
+    }
+
+    pub fn rolling_back(&mut self, xid: &Xid) {
+        if let Some(prepared) = self.prepared.get_mut(xid) {
+            prepared.may_be_gone = true;
+        }
+    }
+
+    pub fn rolled_back(&mut self, xid: &Xid) {
+        self.prepared.remove(xid);
+    }
+
+    pub fn prepared_changes(&self) -> Vec<(Xid, Changes)> {
+        self.prepared.iter().map(|(xid, p)| (xid.clone(), p.changes.clone())).collect()
+    }
+
+    /// At a life's beginning, when nobody else commits.
+    pub fn commit_prepared(&mut self, xid: &Xid) {
+        let prepared = self.prepared.remove(xid).expect("a prepared transaction");
+        self.base.commit(&prepared.changes);
+    }
+
+    /// A table for a statement, if no DDL is about to change it. Every success needs a
+    /// [`Model::leave`].
+    pub fn enter(&mut self, name: &str) -> Option<TableKey> {
+        let key = *self.names.get(name)?;
+        if self.exclusive == Some(key) {
+            return None;
+        }
+        *self.users.entry(key).or_default() += 1;
+        Some(key)
+    }
+
+    pub fn leave(&mut self, table: TableKey) {
+        *self.users.get_mut(&table).expect("a user") -= 1;
+    }
+
+    /// Starts a DDL statement. None: somebody uses the table.
+    pub fn begin_ddl(&mut self, name: &str, make: impl FnOnce(TableKey) -> Ddl) -> Option<Ddl> {
+        let key = self.names.get(name).copied();
+        if key.is_some_and(|key| self.users.get(&key).is_some_and(|&n| n > 0)) {
+            return None;
+        }
+        self.next_table += 1;
+        let ddl = make(self.next_table);
+        self.exclusive = key;
+        self.ddl = Some((ddl.clone(), self.told_lsn()));
+        Some(ddl)
+    }
+
+    pub fn ddl_done(&mut self) {
+        let (ddl, lsn) = self.ddl.take().expect("a statement under way");
+        self.durable_up_to(lsn);
+        self.ddl_count += 1;
+        let mut state = State { names: std::mem::take(&mut self.names), ..State::default() };
+        state.apply(&ddl);
+        self.names = state.names;
+        if let Ddl::Create { key, .. } | Ddl::Truncate { key, .. } = &ddl {
+            self.born.insert(*key, self.ddl_count);
+        }
+        self.events.push(Event { lsn, what: What::Ddl(ddl) });
+        self.exclusive = None;
+    }
+
+    /// Was the table made after a snapshot that saw `ddl_count` statements?
+    pub fn is_younger(&self, table: TableKey, ddl_count: u64) -> bool {
+        self.born.get(&table).is_some_and(|&born| born > ddl_count)
+    }
+
+    /// The machine has come up with `found`: from now on that is the base, if it may be.
+    pub fn recovered(&mut self, found: &BTreeMap<String, Rows>, xids: &[Xid], all: bool) {
+        self.events.sort_by_key(|event| event.lsn);
+        let durable_lsn = if all { u64::MAX } else { self.durable_lsn };
+        let surely = self.events.iter().filter(|e| e.lsn <= durable_lsn).count();
+        let (state, count) = self.matching(found, surely).unwrap_or_else(|| {
+            panic!("{}", self.difference(found, surely));
+        });
+        self.check_prepared(xids, count);
+        self.begin(state, xids);
+    }
+
+    /// The state after the longest beginning of the events that fits, at least `surely` of them.
+    fn matching(&self, found: &BTreeMap<String, Rows>, surely: usize) -> Option<(State, usize)> {
+        let with_ddl = self.ddl.as_ref().and_then(|(ddl, lsn)| {
+            let before = self.events.iter().filter(|e| e.lsn <= *lsn).count();
+            self.longest(found, surely.max(before), Some(ddl))
+        });
+        with_ddl.or_else(|| self.longest(found, surely, None))
+    }
+
+    fn longest(
+        &self,
+        found: &BTreeMap<String, Rows>,
+        least: usize,
+        ddl: Option<&Ddl>,
+    ) -> Option<(State, usize)> {
+        let mut state = self.base.clone();
+        let mut best = None;
+        for count in 0..=self.events.len() {
+            if count > 0 {
+                match &self.events[count - 1].what {
+                    What::Commit { changes, .. } => state.commit(changes),
+                    What::Ddl(ddl) => state.apply(ddl),
+                }
+            }
+            if count < least {
+                continue;
+            }
+            let mut end = state.clone();
+            ddl.into_iter().for_each(|ddl| end.apply(ddl));
+            if end.is_like(found) {
+                best = Some((end, count));
+            }
+        }
+        best
+    }
+
+    fn difference(&self, found: &BTreeMap<String, Rows>, surely: usize) -> String {
+        let mut state = self.base.clone();
+        for event in &self.events[..surely] {
+            match &event.what {
+                What::Commit { changes, .. } => state.commit(changes),
+                What::Ddl(ddl) => state.apply(ddl),
+            }
+        }
+        let mut text = format!(
+            "recovered state fits no end of the log: {surely} of {} events are surely durable",
+            self.events.len()
+        );
+        if !state.names.keys().eq(found.keys()) {
+            let (known, found) = (state.names.keys(), found.keys());
+            text += &format!("; tables {known:?}, found {found:?}, DDL {:?}", self.ddl);
+        }
+        for (name, rows) in found {
+            let known = state.table(name);
+            let ids: BTreeSet<u32> = known.keys().chain(rows.keys()).copied().collect();
+            let other = |id: &u32| known.get(id) != rows.get(id);
+            for id in ids.into_iter().filter(other).take(3) {
+                text += &format!("; {name} {:?} found {:?}", known.get(&id), rows.get(&id));
+            }
+        }
+        text
+    }
+
+    fn check_prepared(&self, xids: &[Xid], count: usize) {
+        let commits = |event: &Event| match &event.what {
+            What::Commit { xid, .. } => xid.clone(),
+            What::Ddl(_) => None,
+        };
+        let ended: BTreeSet<Xid> = self.events[..count].iter().filter_map(commits).collect();
+        for xid in xids {
+            let name = String::from_utf8_lossy(xid);
+            let prepared = self.prepared.get(xid);
+            let prepared = prepared.unwrap_or_else(|| panic!("{name} is prepared by nobody"));
+            // A commit without rows of its own cannot be told from none.
+            let shows = prepared.changes.values().any(Option::is_some);
+            assert!(!shows || !ended.contains(xid), "{name} is committed and still prepared");
+        }
+        for (xid, prepared) in &self.prepared {
+            let name = String::from_utf8_lossy(xid);
+            let must_be = prepared.is_sure && !prepared.may_be_gone && !ended.contains(xid);
+            assert!(!must_be || xids.contains(xid), "prepared {name} is gone");
+        }
+    }
+
+    /// A life begins with this.
+    fn begin(&mut self, state: State, xids: &[Xid]) {
+        self.prepared.retain(|xid, _| xids.contains(xid));
+        for prepared in self.prepared.values_mut() {
+            (prepared.is_sure, prepared.may_be_gone) = (true, false);
+        }
+        self.base = state;
+    }
+
+    /// From here on sessions are at work.
+    pub fn open(&mut self) {
+        self.names.clone_from(&self.base.names);
+        let kept: BTreeSet<TableKey> = self.names.values().copied().collect();
+        self.base.rows.retain(|key, _| kept.contains(key));
+        self.events.clear();
+        self.ddl = None;
+        (self.durable_lsn, self.exclusive) = (0, None);
+        self.committing.clear();
+        self.users.clear();
+        self.born.clear();
+        self.versions.clear();
+        for (key, rows) in &self.base.rows {
+            for (id, row) in rows {
+                self.versions.insert((*key, *id), vec![(0, Some(row.clone()))]);
+            }
+        }
+        for prepared in self.prepared.values() {
+            let tables: BTreeSet<TableKey> = prepared.changes.keys().map(|key| key.0).collect();
+            for table in tables {
+                *self.users.entry(table).or_default() += 1;
+            }
+        }
+    }
+
+    /// What must be there now, if nothing is under way.
+    pub fn base(&self) -> &State {
+        &self.base
     }
 }

@@ -1,6 +1,7 @@
 //! One page in memory, and the guards that are the only way to its bytes.
 
 use crate::base::{Lsn, PageId, TreeId, PAGE_BYTES};
+use crate::os::planted::{self, Bug};
 use crate::os::sync::{ArcRwLockReadGuard, ArcRwLockWriteGuard, RawRwLock, RwLock};
 use std::ops::Deref;
 use std::sync::atomic::{
@@ -124,7 +125,8 @@ impl WriteGuard {
     /// Makes the frame dirty from `log_end` on, unless it is dirty from earlier. To be called with
     /// the log's end of now, before the record of the change is appended (invariant 3).
     pub fn will_change(&mut self, log_end: Lsn) {
-        let meta = &self.0.meta;
+        let late_bytes = if planted::is(Bug::DirtyTooLate) { 4096 } else { 0 };
+        let (meta, log_end) = (&self.0.meta, Lsn(log_end.0 + late_bytes));
         if meta.rec_lsn.load(SeqCst) > log_end.0 {
             meta.set_dirty(log_end.0);
         }

@@ -5,13 +5,14 @@ use super::frame::{new_page_buf, Body, Meta, PageBuf, ReadGuard, WriteGuard, CLE
 use super::table::{Shard, Slot, Table, SHARDS};
 use crate::base::{Error, Lsn, PageId, Result, TreeId, PAGE_BYTES};
 use crate::os::sync::{ArcRwLockWriteGuard, Condvar, Mutex, RawRwLock, RwLock};
+use crate::os::SIMULATED;
 use crate::store::{Compression, Store};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock};
 
 /// Fewest frames a pool works with: a structure change holds a handful, per thread.
-const FRAMES_MIN: usize = 64;
+const FRAMES_MIN: usize = if SIMULATED { 16 } else { 64 };
 
 pub struct PoolOptions {
     pub capacity_bytes: usize,
@@ -212,6 +213,12 @@ impl Pool {
             Some(Compression::Zstd(level)) => Compression::Zstd(*level),
             Some(Compression::Lz4) | None => Compression::Lz4,
         }
+    }
+
+    /// The trees of all pages in memory, some of them more than once.
+    pub fn trees(&self) -> Vec<TreeId> {
+        let of_shard = |n| self.table.nth(n).slots.iter().map(|s| s.meta.tree()).collect();
+        (0..SHARDS).flat_map(|n| -> Vec<TreeId> { of_shard(n) }).collect()
     }
 
     pub fn store(&self) -> &Arc<Store> {

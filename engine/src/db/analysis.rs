@@ -61,6 +61,9 @@ impl Analysis {
             bad_pages: note.bad_pages.iter().copied().collect(),
             ..Analysis::default()
         };
+        for item in &note.purge {
+            analysis.next_txn = analysis.next_txn.max(item.txn.0 + 1);
+        }
         for open in &note.open {
             let outcome = match open.state {
                 OpenState::Active => Outcome::Open,
@@ -75,6 +78,8 @@ impl Analysis {
                 xid: open.xid.clone(),
                 in_tail: false,
             };
+            // It may have begun after the note read the next id, and have no record yet.
+            analysis.next_txn = analysis.next_txn.max(open.id.0 + 1);
             analysis.traces.insert(open.id, trace);
         }
         Ok(analysis)

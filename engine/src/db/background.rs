@@ -4,10 +4,10 @@
 use super::config::Level;
 use super::engine::Engine;
 use crate::base::{Error, Result};
-use crate::os::sync::{Condvar, Mutex};
+use crate::os::sync::{self, Condvar, Mutex};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// A checkpoint starts when redo would read this share of the log's capacity.
 const CHECKPOINT_PERCENT: u64 = 40;
@@ -20,6 +20,7 @@ const EVICT_STEP_PAGES: usize = 64;
 const IDLE_CHECKPOINT: Duration = Duration::from_secs(30);
 /// After an error a worker rests, so that it neither spins nor floods the error log.
 const REST_AFTER_ERROR: Duration = Duration::from_secs(1);
+const REPORT_EVERY_NS: u64 = 10_000_000_000;
 
 /// What a worker does after a step.
 enum Next {
@@ -98,7 +99,7 @@ impl Engine {
             let evicts = worker.name == "sluice-evict";
             let bell = Arc::clone(if evicts { &self.evict_bell } else { &self.bell });
             let body = move || run(&engine, &bell, worker);
-            match std::thread::Builder::new().name(worker.name.into()).spawn(body) {
+            match sync::spawn(worker.name, body) {
                 Ok(handle) => threads.push(handle),
                 Err(error) => {
                     let message = format!("Sluice: cannot start {}: {error}", worker.name);
@@ -234,7 +235,7 @@ impl Drop for Alarm<'_> {
 
 fn run(engine: &Weak<Engine>, bell: &Bell, worker: &Worker) {
     let _alarm = Alarm { engine, worker: worker.name };
-    let mut last_error: Option<Instant> = None;
+    let mut last_error_ns: Option<u64> = None;
     let mut rings_seen = 0;
     while let Some(engine) = engine.upgrade() {
         if engine.stopped.load(Ordering::SeqCst) {
@@ -244,14 +245,15 @@ fn run(engine: &Weak<Engine>, bell: &Bell, worker: &Worker) {
             Ok(Next::Again) => continue,
             Ok(Next::After(rest)) => {
                 drop(engine);
-                std::thread::sleep(rest);
+                sync::sleep(rest);
                 continue;
             }
             Ok(Next::Idle) => worker.idle,
             Err(error) => {
-                if last_error.is_none_or(|at| at.elapsed() > Duration::from_secs(10)) {
+                let now_ns = engine.os.now_ns();
+                if last_error_ns.is_none_or(|at| now_ns.saturating_sub(at) > REPORT_EVERY_NS) {
                     report(&engine, worker.name, &error);
-                    last_error = Some(Instant::now());
+                    last_error_ns = Some(now_ns);
                 }
                 REST_AFTER_ERROR
             }

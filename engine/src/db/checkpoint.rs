@@ -14,6 +14,7 @@
 use super::engine::{CheckpointState, Engine};
 use super::note::{CheckpointNote, OpenNote, OpenState, PurgeNote};
 use crate::base::{Lsn, Result};
+use crate::os::planted::{self, Bug};
 use crate::txn::{Open, TxnState};
 use std::sync::atomic::Ordering;
 
@@ -70,7 +71,10 @@ impl Engine {
 
     fn checkpoint_note(&self) -> Result<CheckpointNote> {
         let log_end = self.wal.end();
-        let redo_from = self.pool.redo_point(log_end);
+        let redo_from = match planted::is(Bug::RedoPointTooHigh) {
+            true => log_end,
+            false => self.pool.redo_point(log_end),
+        };
         assert!(redo_from <= log_end, "the redo point lies in the log");
         let mut note = CheckpointNote {
             scan_from: redo_from,
@@ -85,7 +89,8 @@ impl Engine {
             next_table: self.next_table.load(Ordering::SeqCst),
             ..CheckpointNote::default()
         };
-        for open in self.ctx.registry.list() {
+        let open = self.ctx.registry.list().into_iter();
+        for open in open.filter(|_| !planted::is(Bug::CheckpointForgetsOpen)) {
             // Read before its state: see `Open::begin_record`.
             if let Some(lsn) = open.pending_since() {
                 note.scan_from = note.scan_from.min(lsn);
@@ -103,6 +108,7 @@ impl Engine {
             note.counters.push((table.id(), table.autoinc_peek()));
         }
         note.bad_pages = self.pool.given_up();
+        note.counters.sort_unstable();
         self.flush_log()?;
         note.durable = self.wal.durable();
         Ok(note)
@@ -132,7 +138,9 @@ impl Engine {
         // Makes the pins of snapshots to come exact.
         self.ctx.table.oldest_needed_lsn();
         let pins = self.log_pins();
-        if let Some(low) = pins.iter().map(|pin| pin.1).min() {
+        let only_redo = planted::is(Bug::LogSegmentFreedEarly);
+        let kept = pins.iter().filter(|pin| !only_redo || pin.0 == "log_pin_redo_bytes");
+        if let Some(low) = kept.map(|pin| pin.1).min() {
             self.ctx.old.release(low);
             self.wal.retain_from(low);
         }

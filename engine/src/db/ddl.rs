@@ -9,6 +9,7 @@ use crate::base::codec::put_varint;
 use crate::base::{Csn, Error, Result, TreeId};
 use crate::btree::Tree;
 use crate::catalog::{CompressionDef, IndexDef, TableDef};
+use crate::os::planted::{self, Bug};
 use crate::store::Compression;
 use crate::txn::Session;
 use std::sync::atomic::Ordering;
@@ -202,7 +203,9 @@ impl Engine {
         put_varint(&mut payload, ids.len() as u64);
         ids.iter().for_each(|id| put_varint(&mut payload, u64::from(id.0)));
         let appended = self.wal.append(RECORD_DROP_TREES, &[&payload]);
-        self.wal.flush_to(appended.end)?;
+        if !planted::is(Bug::DropTreesWithoutFlush) {
+            self.wal.flush_to(appended.end)?;
+        }
         self.dropped_trees.lock().extend(ids);
         self.wake_background();
         Ok(())

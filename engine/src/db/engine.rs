@@ -10,7 +10,8 @@ use crate::binlog::Binlog;
 use crate::btree;
 use crate::buffer::Pool;
 use crate::catalog::Catalog;
-use crate::os::sync::{Condvar, Mutex, RwLock};
+use crate::os::planted::{self, Bug};
+use crate::os::sync::{Condvar, JoinHandle, Mutex, RwLock};
 use crate::os::Os;
 use crate::store::Store;
 use crate::txn::{Context, Open, Owner, Session, Sweep};
@@ -18,7 +19,6 @@ use crate::wal::Wal;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicU8, Ordering};
 use std::sync::{Arc, Weak};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// Longest time that a writer waits for a checkpoint to make room in the log.
@@ -88,7 +88,7 @@ pub struct Engine {
     room_made: Condvar,
     /// What the error log was told already.
     pub(crate) reported_damage: Mutex<HashSet<String>>,
-    pub(crate) threads: Mutex<Vec<JoinHandle<()>>>,
+    pub(crate) threads: Mutex<Vec<JoinHandle>>,
     pub(crate) _lock: Box<dyn Send + Sync>,
 }
 
@@ -268,6 +268,9 @@ impl Engine {
     }
 
     pub(crate) fn flush_for_commit(&self, end: Lsn) -> Result<()> {
+        if planted::is(Bug::CommitWithoutFlush) {
+            return Ok(());
+        }
         match self.flush_at_commit.load(Ordering::Relaxed) {
             0 => Ok(()),
             2 => self.wal.write_to(end),
@@ -308,9 +311,8 @@ impl Engine {
         self.stopped.store(true, Ordering::SeqCst);
         self.wake_background();
         for thread in std::mem::take(&mut *self.threads.lock()) {
-            if thread.thread().id() != std::thread::current().id() {
-                // A background thread that panicked has already been reported.
-                let _ = thread.join();
+            if !thread.is_current() {
+                thread.join();
             }
         }
         last.and_then(|()| self.flush_log())

@@ -32,7 +32,7 @@ fn fuzz_checkpoint_notes() {
     fuzz("checkpoint notes", &[note().encode()], &mut |bytes| {
         if let Ok(note) = CheckpointNote::decode(bytes) {
             note.needs_from();
-            Analysis::new(&note);
+            let _ = Analysis::new(&note);
         }
     });
 }

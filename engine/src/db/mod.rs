@@ -38,6 +38,8 @@ mod prepared;
 mod quarantine_tests;
 mod redo;
 mod room;
+#[cfg(feature = "sim")]
+mod simulated;
 #[cfg(test)]
 mod space_tests;
 mod status;

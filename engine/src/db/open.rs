@@ -323,7 +323,9 @@ impl Opening {
         let mut redo = Redo { pool: &rooms.pool, analysis, applied: 0, damage: Vec::new() };
         rooms.wal.scan(note.redo_from, end, &mut |lsn, record| redo.visit(lsn, record))?;
         let Redo { applied, damage, .. } = redo;
-        for &page in &analysis.freed_pages {
+        let mut freed: Vec<PageId> = analysis.freed_pages.iter().copied().collect();
+        freed.sort_unstable();
+        for page in freed {
             rooms.pool.free(page);
         }
         Ok((applied, damage))
@@ -419,8 +421,13 @@ impl Engine {
         self.next_table.fetch_max(newest_table + 1, std::sync::atomic::Ordering::SeqCst);
         *self.tables.write() = tables;
         let known = self.ctx.trees.ids();
-        let orphans = self.store.trees().into_iter().filter(|id| !known.contains(id));
-        self.drop_trees(orphans.collect())
+        // What redo made is not in the store yet.
+        let mut orphans = self.store.trees();
+        orphans.extend(self.pool.trees());
+        orphans.retain(|id| !known.contains(id));
+        orphans.sort_unstable();
+        orphans.dedup();
+        self.drop_trees(orphans)
     }
 
     fn open_table(&self, name: &str, def: TableDef, autoinc: u64) -> Result<Arc<Table>> {

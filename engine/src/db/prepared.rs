@@ -13,7 +13,9 @@ impl Engine {
 
     /// The XIDs, as given to [`super::Trx::prepare`], of prepared transactions without a session.
     pub fn prepared(&self) -> Vec<Vec<u8>> {
-        self.prepared.lock().keys().cloned().collect()
+        let mut xids: Vec<Vec<u8>> = self.prepared.lock().keys().cloned().collect();
+        xids.sort_unstable();
+        xids
     }
 
     fn adopt(&self, xid: &[u8]) -> Option<Session> {

@@ -203,28 +203,45 @@ impl Trx {
 
     fn insert_entry(&mut self, table: &Table, index: usize, entry: &Entry<'_>) -> Result<()> {
         let mut stored = std::mem::take(&mut self.scratch);
-        let outcome = self.store_payload(table, entry.payload, &mut stored).and_then(|()| {
-            self.session.write(&table.gates[index], entry.key, Some(&stored), Expect::Absent)
-        });
+        let stored_well = self.store_payload(table, entry.payload, &mut stored);
+        let outcome = stored_well.and_then(|()| self.write_new(table, index, entry, &stored));
         self.scratch = stored;
         match outcome? {
             Written::Done => Ok(()),
             Written::Missing => unreachable!("an insert expects nothing"),
             Written::Duplicate if entry.unique => {
                 self.duplicate_index = index;
-                self.lock_duplicate(table, index, entry.key)?;
                 Err(Error::Duplicate)
             }
             Written::Duplicate => Err(index_fault(table, index, "has an entry too many")),
         }
     }
 
-    /// The row in the way stays as it is until this transaction has decided about it.
-    fn lock_duplicate(&mut self, table: &Table, index: usize, key: &[u8]) -> Result<()> {
+    /// Writes an entry that must not be there. A duplicate is one only when its row is locked: it
+    /// may have gone before that.
+    fn write_new(
+        &mut self,
+        table: &Table,
+        index: usize,
+        entry: &Entry<'_>,
+        stored: &[u8],
+    ) -> Result<Written> {
+        let gate = &table.gates[index];
+        loop {
+            let written = self.session.write(gate, entry.key, Some(stored), Expect::Absent)?;
+            let is_duplicate = written == Written::Duplicate && entry.unique;
+            if !is_duplicate || self.lock_duplicate(table, index, entry.key)? {
+                return Ok(written);
+            }
+        }
+    }
+
+    /// The row in the way stays as it is until this transaction has decided about it. False: it
+    /// is no longer there.
+    fn lock_duplicate(&mut self, table: &Table, index: usize, key: &[u8]) -> Result<bool> {
         let mut ignored = Vec::new();
         let gate = &table.gates[index];
-        self.session.get_locked(gate, key, self.replace, WaitPolicy::Wait, &mut ignored)?;
-        Ok(())
+        self.session.get_locked(gate, key, self.replace, WaitPolicy::Wait, &mut ignored)
     }
 
     fn update_entries(

@@ -1,4 +1,4 @@
-//! Room `os`: how bytes, time and entropy really happen.
+//! Room `os`: how bytes, time, entropy and threads really happen.
 //!
 //! Invariants:
 //! 1. Nothing else in the engine touches files, the clock or entropy: another [`Os`] (the
@@ -7,10 +7,15 @@
 //!    a created, renamed or removed name only after [`Os::sync_dir`].
 //! 3. Buffers for direct I/O are [`AlignedBuf`]; offsets and lengths are multiples of
 //!    [`BLOCK_BYTES`](crate::base::BLOCK_BYTES) for files opened with `direct`.
+//! 4. Locks, threads, parking and deadlines come from [`sync`], so that with the feature `sim` a
+//!    seeded scheduler decides who runs. Atomics do not cross it.
 
 mod aligned;
 pub mod fuzz;
+pub mod planted;
 mod real;
+#[cfg(feature = "sim")]
+pub mod sched;
 pub mod sim;
 pub mod sync;
 
@@ -20,6 +25,9 @@ pub use real::RealOs;
 use crate::base::Result;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// Whether this is the engine of the simulator, with its scheduler compiled in.
+pub const SIMULATED: bool = cfg!(feature = "sim");
 
 /// How a file is opened.
 #[derive(Clone, Copy, Debug, Default)]

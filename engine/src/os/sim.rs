@@ -14,6 +14,18 @@ use std::sync::Arc;
 
 const SECTOR_BYTES: usize = 512;
 
+/// A call of the machine: with a scheduler, others may run meanwhile.
+#[cfg(feature = "sim")]
+use super::sched::{point, stall};
+
+#[cfg(not(feature = "sim"))]
+fn point(_what: &'static str) -> bool {
+    false
+}
+
+#[cfg(not(feature = "sim"))]
+fn stall(_what: &'static str) {}
+
 /// A small generator (xorshift64*): the same seed gives the same run.
 #[derive(Clone, Debug)]
 pub struct SimRng(u64);
@@ -124,8 +136,12 @@ impl SimOs {
         world.fail_at = None;
         world.locked.clear();
         crash_names(world, &mut rng);
-        for inode in &mut world.inodes {
-            crash_inode(inode, &mut rng);
+        for (number, inode) in world.inodes.iter_mut().enumerate() {
+            if world.live.values().any(|&i| i == number) {
+                crash_inode(inode, &mut rng);
+            } else {
+                *inode = Inode::default();
+            }
         }
     }
 
@@ -164,6 +180,9 @@ fn crash_names(world: &mut World, rng: &mut SimRng) {
 
 fn crash_inode(inode: &mut Inode, rng: &mut SimRng) {
     let unsynced = std::mem::take(&mut inode.unsynced);
+    if unsynced.is_empty() && inode.live.len() == inode.durable.len() {
+        return;
+    }
     // The length survives in full, not at all, or somewhere between.
     if inode.live.len() != inode.durable.len() && rng.chance(60) {
         inode.durable.resize(inode.live.len(), 0);
@@ -240,6 +259,7 @@ fn no_such_file(op: &'static str, path: &Path) -> Error {
 
 impl Os for SimOs {
     fn open(&self, path: &Path, mode: OpenMode) -> Result<Arc<dyn File>> {
+        point("open");
         let mut world = self.world.lock();
         world.check_power("open", path)?;
         let found = world.live.get(path).copied();
@@ -279,12 +299,14 @@ impl Os for SimOs {
     }
 
     fn remove(&self, path: &Path) -> Result<()> {
+        stall("remove");
         let mut world = self.world.lock();
         world.mutate("remove", path)?;
         world.live.remove(path).map(|_| ()).ok_or_else(|| no_such_file("remove", path))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        stall("rename");
         let mut world = self.world.lock();
         world.mutate("rename", from)?;
         let inode = world.live.remove(from).ok_or_else(|| no_such_file("rename", from))?;
@@ -293,6 +315,7 @@ impl Os for SimOs {
     }
 
     fn sync_dir(&self, dir: &Path) -> Result<()> {
+        stall("sync a directory");
         let mut world = self.world.lock();
         world.mutate("sync", dir)?;
         let inside = |p: &PathBuf| p.parent() == Some(dir);
@@ -328,6 +351,10 @@ impl Os for SimOs {
     }
 
     fn now_ns(&self) -> u64 {
+        #[cfg(feature = "sim")]
+        if let Some(now_ns) = super::sched::now_ns() {
+            return now_ns;
+        }
         let mut world = self.world.lock();
         world.clock_ns += 1;
         world.clock_ns
@@ -403,6 +430,7 @@ impl File for SimFile {
     }
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
+        stall("read");
         self.with("read", false, |inode| {
             let from = offset as usize;
             let Some(bytes) = inode.live.get(from..from + buf.len()) else {
@@ -415,6 +443,7 @@ impl File for SimFile {
     }
 
     fn write_at(&self, buf: &[u8], offset: u64) -> Result<()> {
+        stall("write");
         // Blocks that are there already need no new space.
         let end = offset as usize + buf.len();
         let inside = self.with("stat", false, |inode| Ok(end <= inode.live.len()))?;
@@ -428,6 +457,7 @@ impl File for SimFile {
 
     fn write_durable(&self, buf: &[u8], offset: u64) -> Result<()> {
         self.write_at(buf, offset)?;
+        stall("data sync");
         self.with("sync", true, |inode| {
             let (from, to) = (offset as usize, offset as usize + buf.len());
             if inode.durable.len() < to {
@@ -443,6 +473,7 @@ impl File for SimFile {
     }
 
     fn set_len(&self, len: u64) -> Result<()> {
+        stall("set length");
         self.check_capacity(len)?;
         self.with("truncate", true, |inode| {
             inode.live.resize(len as usize, 0);
@@ -451,6 +482,7 @@ impl File for SimFile {
     }
 
     fn allocate(&self, len: u64) -> Result<()> {
+        stall("allocate");
         self.check_capacity(len)?;
         self.with("write", true, |inode| {
             if inode.live.len() < len as usize {
@@ -460,16 +492,28 @@ impl File for SimFile {
         })
     }
 
+    /// Covers what was written when it began; what others write meanwhile is as unsynced as before.
     fn sync(&self) -> Result<()> {
-        self.with("sync", true, |inode| {
-            let blocks = std::mem::take(&mut inode.unsynced);
-            inode.durable.resize(inode.live.len(), 0);
-            for block in blocks {
+        point("sync");
+        let (len, blocks) = self.with("stat", false, |inode| {
+            let len = inode.live.len();
+            let bytes = |&block: &usize| {
                 let from = block * BLOCK_BYTES;
-                let to = (from + BLOCK_BYTES).min(inode.live.len());
-                if from < to {
-                    let bytes = inode.live[from..to].to_vec();
-                    inode.durable[from..to].copy_from_slice(&bytes);
+                let to = (from + BLOCK_BYTES).min(len);
+                (from < to).then(|| (block, inode.live[from..to].to_vec()))
+            };
+            Ok((len, inode.unsynced.iter().filter_map(bytes).collect::<Vec<_>>()))
+        })?;
+        stall("syncing");
+        self.with("sync", true, |inode| {
+            inode.durable.resize(len, 0);
+            inode.unsynced.retain(|block| block * BLOCK_BYTES < inode.live.len());
+            for (block, bytes) in blocks {
+                let from = block * BLOCK_BYTES;
+                inode.durable[from..from + bytes.len()].copy_from_slice(&bytes);
+                let live = inode.live.get(from..from + bytes.len());
+                if live == Some(&bytes[..]) {
+                    inode.unsynced.remove(&block);
                 }
             }
             Ok(())

@@ -1,7 +1,63 @@
-//! Locks and condition variables of the whole engine. Every room takes them from here, so that a
-//! simulated scheduler can stand in for the machine's.
+//! Locks, condition variables and threads of the whole engine. Every room takes them from here,
+//! so that with the feature `sim` a simulated scheduler stands in for the machine's
+//! ([`super::sched`]). Without the feature the locks are parking_lot's own, at no cost.
 
+#[cfg(feature = "sim")]
+pub use super::sched::{
+    current, park, spawn, yield_now, ArcRwLockReadGuard, ArcRwLockWriteGuard, Condvar, JoinHandle,
+    Mutex, MutexGuard, RawRwLock, RwLock, RwLockReadGuard, Thread,
+};
+#[cfg(not(feature = "sim"))]
 pub use parking_lot::{
     ArcRwLockReadGuard, ArcRwLockWriteGuard, Condvar, Mutex, MutexGuard, RawRwLock, RwLock,
     RwLockReadGuard,
 };
+#[cfg(not(feature = "sim"))]
+pub use std::thread::{current, park, yield_now, Thread};
+#[cfg(not(feature = "sim"))]
+pub use thread::{spawn, JoinHandle};
+
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+/// Nanoseconds of a clock that never goes back: the machine's, or the scheduler's.
+pub fn now_ns() -> u64 {
+    static START: OnceLock<Instant> = OnceLock::new();
+    #[cfg(feature = "sim")]
+    if let Some(now_ns) = super::sched::now_ns() {
+        return now_ns;
+    }
+    let start = START.get_or_init(Instant::now);
+    u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Lets at least this time pass.
+pub fn sleep(time: Duration) {
+    #[cfg(feature = "sim")]
+    if super::sched::sleep(time) {
+        return;
+    }
+    std::thread::sleep(time);
+}
+
+#[cfg(not(feature = "sim"))]
+mod thread {
+    /// A thread that runs until its body returns.
+    pub struct JoinHandle(std::thread::JoinHandle<()>);
+
+    pub fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> std::io::Result<JoinHandle> {
+        std::thread::Builder::new().name(name.into()).spawn(body).map(JoinHandle)
+    }
+
+    impl JoinHandle {
+        /// Is it the thread that asks?
+        pub fn is_current(&self) -> bool {
+            self.0.thread().id() == std::thread::current().id()
+        }
+
+        /// Waits for its end. A panic in it has already been reported.
+        pub fn join(self) {
+            let _ = self.0.join();
+        }
+    }
+}

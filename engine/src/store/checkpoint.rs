@@ -14,6 +14,7 @@ use super::state::Capture;
 use super::stats::add;
 use super::superblock::Superblock;
 use crate::base::{Error, Lsn, Result, BLOCK_BYTES};
+use crate::os::planted::{self, Bug};
 use crate::os::File;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
@@ -70,6 +71,10 @@ impl Store {
         self.check_poison()?;
         let new_map = self.snapshot_if_wanted(&cp)?;
         let capture = self.state.write().capture();
+        let too_early = planted::is(Bug::StoreSegmentFreedEarly);
+        if too_early {
+            self.state.write().segments.release(&capture.releasable, self.epochs.now());
+        }
         let prepared = self.prepare(&cp, new_map, &capture, note, flush_log_past);
         let (sb, changes) = match prepared {
             Ok(prepared) => prepared,
@@ -91,7 +96,9 @@ impl Store {
         (cp.current, cp.changes, cp.newest) = (sb, changes, first);
         self.write_slot(&cp, sb, second)?;
         add(&self.counters.checkpoints, 1);
-        self.state.write().segments.release(&capture.releasable, self.epochs.now());
+        if !too_early {
+            self.state.write().segments.release(&capture.releasable, self.epochs.now());
+        }
         if !capture.releasable.is_empty() {
             self.full.store(false, Relaxed);
         }
@@ -126,8 +133,12 @@ impl Store {
         // Every record that the captured map names was packed before its entry was set.
         self.pages.seal_all();
         self.write_tail()?;
-        self.pages.sync().map_err(|error| self.poisoned_by(error))?;
-        flush_log_past(capture.max_lsn)?;
+        if !planted::is(Bug::CheckpointWithoutStoreSync) {
+            self.pages.sync().map_err(|error| self.poisoned_by(error))?;
+        }
+        if !planted::is(Bug::CheckpointWithoutLogFlush) {
+            flush_log_past(capture.max_lsn)?;
+        }
 
         let mut sb = cp.current;
         sb.generation += 1;

@@ -340,7 +340,9 @@ impl Store {
 
     /// Every tree that has a page in the map.
     pub fn trees(&self) -> Vec<TreeId> {
-        self.state.read().trees.keys().copied().collect()
+        let mut trees: Vec<TreeId> = self.state.read().trees.keys().copied().collect();
+        trees.sort_unstable();
+        trees
     }
 
     pub fn is_poisoned(&self) -> bool {

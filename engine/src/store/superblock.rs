@@ -6,6 +6,7 @@
 use crate::base::checksum::checksum;
 use crate::base::codec::{put_u32, put_u64, Reader};
 use crate::base::{Error, Result, BLOCK_BYTES};
+use crate::os::planted::{self, Bug};
 use crate::os::{AlignedBuf, File};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"SluiceSB");
@@ -81,7 +82,11 @@ impl Superblock {
     pub fn write(&self, file: &dyn File, slot: usize) -> Result<()> {
         assert!(slot < SLOTS);
         assert!(self.generation > 0);
-        file.write_durable(&self.encode(), (slot * BLOCK_BYTES) as u64)
+        let at = (slot * BLOCK_BYTES) as u64;
+        if planted::is(Bug::SuperblockNotSynced) {
+            return file.write_at(&self.encode(), at);
+        }
+        file.write_durable(&self.encode(), at)
     }
 }
 

@@ -101,9 +101,16 @@ impl LockManager {
             return Ok(());
         }
         let locks = self.locks.lock();
-        match locks.trees.get(&tree).map(|t| t.admit(owner, key, mode)) {
-            None | Some(Admission::Free) => Ok(()),
-            Some(Admission::Blocked(other)) => Err(Conflict::with(&other)),
+        let Some(tree) = locks.trees.get(&tree) else { return Ok(()) };
+        // As in `admit`: who holds the row goes on, whatever intervals lie over it. A row that is
+        // not there can be held by one and lie in the interval of another; inserts look for that.
+        let by_row = tree.rows.get(key).and_then(|q| q.grant_of(owner)).map(|g| g.mode());
+        if by_row >= Some(mode) {
+            return Ok(());
+        }
+        match tree.admit(owner, key, mode) {
+            Admission::Free => Ok(()),
+            Admission::Blocked(other) => Err(Conflict::with(&other)),
         }
     }
 

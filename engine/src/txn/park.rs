@@ -1,16 +1,21 @@
-//! The one place of this room where a thread sleeps and where time is read. A simulated scheduler
-//! replaces this file.
+//! The one place of this room where a thread sleeps and where time is read.
 
-use crate::os::sync::{Condvar, Mutex};
-use std::time::{Duration, Instant};
+use crate::os::sync::{now_ns, Condvar, Mutex};
+use std::time::Duration;
 
 /// When a wait ends at the latest; `None` waits for ever.
 #[derive(Clone, Copy)]
-pub(super) struct Deadline(Option<Instant>);
+pub(super) struct Deadline(Option<u64>);
 
 impl Deadline {
     pub(super) fn after(timeout: Duration) -> Deadline {
-        Deadline(Instant::now().checked_add(timeout))
+        let timeout_ns = u64::try_from(timeout.as_nanos()).ok();
+        Deadline(timeout_ns.and_then(|ns| now_ns().checked_add(ns)))
+    }
+
+    /// `None`: there is no end.
+    fn left(self) -> Option<Duration> {
+        self.0.map(|at_ns| Duration::from_nanos(at_ns.saturating_sub(now_ns())))
     }
 }
 
@@ -27,10 +32,12 @@ impl Parker {
     pub(super) fn park(&self, deadline: Deadline) -> bool {
         let mut token = self.token.lock();
         while !*token {
-            match deadline.0 {
+            match deadline.left() {
                 None => self.given.wait(&mut token),
-                Some(at) if self.given.wait_until(&mut token, at).timed_out() => break,
-                Some(_) => {}
+                Some(Duration::ZERO) => break,
+                Some(left) => {
+                    self.given.wait_for(&mut token, left);
+                }
             }
         }
         std::mem::take(&mut *token)

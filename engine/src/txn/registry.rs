@@ -114,8 +114,11 @@ impl Registry {
         self.open.lock().remove(&id);
     }
 
+    /// In order of id.
     pub fn list(&self) -> Vec<Arc<Open>> {
-        self.open.lock().values().cloned().collect()
+        let mut all: Vec<Arc<Open>> = self.open.lock().values().cloned().collect();
+        all.sort_unstable_by_key(|open| open.id);
+        all
     }
 
     pub fn push_purge(&self, item: PurgeItem) {

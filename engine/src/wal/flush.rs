@@ -9,10 +9,10 @@ use super::append::Wal;
 use super::ring::{Leading, Piece, Sealed};
 use super::stats::count;
 use crate::base::{Error, Lsn, Result};
-use crate::os::sync::Mutex;
+use crate::os::planted::{self, Bug};
+use crate::os::sync::{self, Mutex, Thread};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::Arc;
-use std::thread::Thread;
 
 /// How far a leader goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +42,7 @@ impl Waiter {
     fn wait(&self) -> u8 {
         loop {
             match self.state.load(Ordering::Acquire) {
-                WAITING => std::thread::park(),
+                WAITING => sync::park(),
                 state => return state,
             }
         }
@@ -143,7 +143,7 @@ impl Wal {
                     mode,
                     state: AtomicU8::new(WAITING),
                     error: Mutex::new(None),
-                    thread: std::thread::current(),
+                    thread: sync::current(),
                 });
                 election.waiters.push(Arc::clone(&waiter));
                 Some(waiter)
@@ -296,7 +296,7 @@ impl Wal {
         let Some((file, offset)) = self.segments.locate(piece.lsn) else {
             unreachable!("room was made before")
         };
-        let result = match durable {
+        let result = match durable && !planted::is(Bug::LogWriteNotDurable) {
             true => file.write_durable(piece.bytes(), offset),
             false => file.write_at(piece.bytes(), offset),
         };

@@ -19,8 +19,8 @@ use super::format::{
 };
 use super::{Appended, RECORD_KINDS};
 use crate::base::{Error, Lsn, Result};
-use crate::os::sync::{Mutex, MutexGuard, RwLock};
-use crate::os::AlignedBuf;
+use crate::os::sync::{self, Mutex, MutexGuard, RwLock};
+use crate::os::{AlignedBuf, SIMULATED};
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::ptr::NonNull;
@@ -428,9 +428,9 @@ impl Cache {
 /// unless its thread has lost the processor.
 fn back_off(attempt: u32) {
     match attempt {
-        0..=15 => std::hint::spin_loop(),
-        16..=200 => std::thread::yield_now(),
-        _ => std::thread::sleep(Duration::from_micros(50)),
+        0..=15 if !SIMULATED => std::hint::spin_loop(),
+        0..=200 => sync::yield_now(),
+        _ => sync::sleep(Duration::from_micros(50)),
     }
 }
 

@@ -1,0 +1,70 @@
+//! What only the simulator asks of an engine (feature `sim`).
+
+use super::config::FlushAtCommit;
+use super::engine::Engine;
+use super::trx::Trx;
+use crate::base::{Csn, EntryHeader, Lsn, Result, TreeId};
+use crate::btree::{Direction, LeafEnd};
+use crate::txn::TreeGate;
+use std::ops::{Bound, ControlFlow};
+
+impl Trx {
+    /// The place in the order of commits, between `commit_ordered` and `commit`: number, and end
+    /// of the record.
+    pub fn published(&self) -> Option<(Csn, Lsn)> {
+        self.session.published()
+    }
+
+    /// Up to which commit the snapshot, taken now if there is none, sees.
+    pub fn snapshot_csn(&mut self) -> Csn {
+        self.session.snapshot().csn()
+    }
+}
+
+impl Engine {
+    pub fn flush_at_commit(&self) -> FlushAtCommit {
+        self.config.flush_at_commit
+    }
+
+    /// A checkpoint for space only, as the background makes it.
+    pub fn checkpoint_map_now(&self) -> Result<()> {
+        self.checkpoint_map()
+    }
+
+    /// Some garbage collection, wanted or not.
+    pub fn collect_garbage(&self, budget_bytes: u64) -> Result<u64> {
+        self.store.gc_step(budget_bytes)
+    }
+
+    /// Trees that have pages in the store but belong to no table.
+    pub fn unknown_trees(&self) -> Vec<TreeId> {
+        let known = self.ctx.trees.ids();
+        self.store.trees().into_iter().filter(|id| !known.contains(id)).collect()
+    }
+
+    /// Entries of a table that are delete marks.
+    pub fn delete_marks(&self, name: &str) -> Result<usize> {
+        let Some(table) = self.table(name)? else { return Ok(0) };
+        let mut found = 0;
+        for gate in &table.gates {
+            found += delete_marks_of(gate)?;
+        }
+        Ok(found)
+    }
+}
+
+fn delete_marks_of(gate: &TreeGate) -> Result<usize> {
+    let mut found = 0;
+    let mut from: Bound<Vec<u8>> = Bound::Unbounded;
+    loop {
+        let near = from.as_ref().map(|key| &key[..]);
+        let end = gate.tree().scan_leaf(near, Direction::Forward, &mut |_, entry| {
+            found += usize::from(EntryHeader::split(entry).is_ok_and(|(h, _)| h.is_deleted()));
+            ControlFlow::Continue(())
+        })?;
+        match end {
+            LeafEnd::Next(fence) => from = Bound::Included(fence),
+            _ => return Ok(found),
+        }
+    }
+}

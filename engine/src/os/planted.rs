@@ -1,0 +1,74 @@
+//! Bugs on purpose: what the simulator must find. This is the list of all of them; each place in
+//! the engine that can misbehave asks [`is`]. Without the feature `sim` the answer is a constant
+//! no, and nothing of this remains in the program.
+
+/// A bug that a simulated run can ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bug {
+    /// A commit is acknowledged without a flush of the log.
+    CommitWithoutFlush,
+    /// A log write of a commit is not made durable.
+    LogWriteNotDurable,
+    /// A checkpoint does not sync the pages that it names.
+    CheckpointWithoutStoreSync,
+    /// A checkpoint does not flush the log past the pages that it names (rules M2, step 3).
+    CheckpointWithoutLogFlush,
+    /// A superblock names map changes that are not synced.
+    MapChangesNotSynced,
+    /// The superblock is not synced before what only the older one needs is released.
+    SuperblockNotSynced,
+    /// A store segment is reused at once, not after the checkpoint that stops naming it.
+    StoreSegmentFreedEarly,
+    /// Log segments go as if nothing but the checkpoint needed them.
+    LogSegmentFreedEarly,
+    /// Purge believes that nobody needs the delete marks of committed transactions.
+    PurgeIgnoresSnapshots,
+    /// A transaction with deletes is not handed to the purge.
+    LostDeleteMark,
+    /// The horizon passes transactions that are rolled back but not reverted.
+    HorizonTooHigh,
+    /// The redo point is the log's end.
+    RedoPointTooHigh,
+    /// Pages of dropped trees are freed before the record that says so is durable.
+    DropTreesWithoutFlush,
+    /// Inserts do not look at the intervals that others have locked.
+    IntervalNotChecked,
+    /// A checkpoint forgets the transactions that are open.
+    CheckpointForgetsOpen,
+    /// A page is marked dirty from behind its record, not from before it.
+    DirtyTooLate,
+}
+
+#[cfg(feature = "sim")]
+impl Bug {
+    pub const ALL: [Bug; 16] = [
+        Bug::CommitWithoutFlush,
+        Bug::LogWriteNotDurable,
+        Bug::CheckpointWithoutStoreSync,
+        Bug::CheckpointWithoutLogFlush,
+        Bug::MapChangesNotSynced,
+        Bug::SuperblockNotSynced,
+        Bug::StoreSegmentFreedEarly,
+        Bug::LogSegmentFreedEarly,
+        Bug::PurgeIgnoresSnapshots,
+        Bug::LostDeleteMark,
+        Bug::HorizonTooHigh,
+        Bug::RedoPointTooHigh,
+        Bug::DropTreesWithoutFlush,
+        Bug::IntervalNotChecked,
+        Bug::CheckpointForgetsOpen,
+        Bug::DirtyTooLate,
+    ];
+}
+
+/// Is this bug planted in the run that this thread belongs to?
+#[cfg(feature = "sim")]
+pub fn is(bug: Bug) -> bool {
+    super::sched::planted(bug)
+}
+
+#[cfg(not(feature = "sim"))]
+#[inline(always)]
+pub const fn is(_bug: Bug) -> bool {
+    false
+}

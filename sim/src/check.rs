@@ -1,0 +1,82 @@
+//! Reading whole tables, and comparing what all indexes of one say.
+
+use crate::row::{Row, Rows};
+use sluice_engine::base::Result;
+use sluice_engine::db::{CheckDepth, Cursor, Direction, Engine, ReadMode, Table, Trx};
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+
+type Entries = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// All entries of an index.
+pub fn scan(trx: &mut Trx, table: &Arc<Table>, index: usize, way: Direction) -> Result<Entries> {
+    let (mut cursor, all) = (Cursor::default(), Bound::Unbounded);
+    trx.seek(&mut cursor, table, index, all, all, way, ReadMode::Snapshot)?;
+    let mut found = Vec::new();
+    while trx.next(&mut cursor)? {
+        found.push((cursor.key().to_vec(), cursor.payload().to_vec()));
+    }
+    if way == Direction::Backward {
+        found.reverse();
+    }
+    Ok(found)
+}
+
+/// The rows of the clustered index.
+pub fn rows(trx: &mut Trx, table: &Arc<Table>, way: Direction) -> Result<Rows> {
+    let entries = scan(trx, table, 0, way)?;
+    let count = entries.len();
+    let rows: Rows = entries
+        .iter()
+        .map(|(key, payload)| Row::parse(key, payload))
+        .map(|row| (row.id, row))
+        .collect();
+    assert_eq!(rows.len(), count, "a scan of {} found a row twice", table.name());
+    Ok(rows)
+}
+
+/// What one index other than the clustered one must hold.
+pub fn index_fits(
+    trx: &mut Trx,
+    table: &Arc<Table>,
+    index: usize,
+    way: Direction,
+    rows: &Rows,
+) -> Result<()> {
+    let found = scan(trx, table, index, way)?;
+    let mut keys: Vec<_> = rows.values().map(|row| row.keys()[index].clone()).collect();
+    keys.sort();
+    assert!(
+        found.iter().map(|entry| &entry.0).eq(&keys),
+        "index {index} of {} does not agree with {} rows: {} entries",
+        table.name(),
+        rows.len(),
+        found.len()
+    );
+    Ok(())
+}
+
+/// All rows of all tables, as a new snapshot sees them; every index must agree.
+pub fn everything(engine: &Arc<Engine>, session: u64) -> BTreeMap<String, Rows> {
+    let mut trx = engine.begin(session);
+    let mut all = BTreeMap::new();
+    for name in engine.table_names() {
+        let table = table(engine, &name);
+        let found = rows(&mut trx, &table, Direction::Forward).expect("a scan");
+        for index in 1..table.index_count() {
+            for way in [Direction::Forward, Direction::Backward] {
+                index_fits(&mut trx, &table, index, way, &found).expect("a scan");
+            }
+        }
+        let faults =
+            engine.check_table(&name, CheckDepth::Quick, None).expect("the table is there").faults;
+        assert!(faults.is_empty(), "{faults:?}");
+        all.insert(name, found);
+    }
+    all
+}
+
+pub fn table(engine: &Engine, name: &str) -> Arc<Table> {
+    engine.table(name).ok().flatten().unwrap_or_else(|| panic!("{name} is gone"))
+}

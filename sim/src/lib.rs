@@ -1,0 +1,17 @@
+//! The whole engine on a simulated machine: many sessions on many threads, of which a seeded
+//! scheduler lets exactly one run at a time; power that goes off anywhere, also during recovery;
+//! and a model that says what must be there. docs/simulation.md tells the whole story.
+//!
+//! [`world`] is one seed from beginning to end, [`session`] and [`operator`] are those who use the
+//! engine in it, [`model`] is what they know, [`row`] what tables hold.
+#![cfg(feature = "sim")]
+
+mod check;
+mod model;
+mod operator;
+mod row;
+mod session;
+mod world;
+
+pub use sluice_engine::os::planted::Bug;
+pub use world::{find_planted, run, Options, Report};

@@ -1,0 +1,94 @@
+//! Those who are no sessions: one for DDL, one for everything else that somebody asks an engine
+//! for while others work.
+
+use crate::model::Ddl;
+use crate::row::spec;
+use crate::session::{PowerOff, Step};
+use crate::world::{Life, SESSIONS_MAX, TABLES};
+use sluice_engine::base::{Error, Result};
+use sluice_engine::os::sim::SimRng;
+use sluice_engine::os::sync::sleep;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Creates, drops, renames, truncates.
+pub fn change_tables(life: &Arc<Life>, seed: u64) {
+    let mut rng = SimRng::new(seed);
+    while life.goes_on() && one_ddl(life, &mut rng).is_ok() {
+        sleep(Duration::from_micros(rng.below(30_000)));
+    }
+}
+
+fn one_ddl(life: &Life, rng: &mut SimRng) -> Step {
+    let name = format!("db/t{}", rng.below(TABLES));
+    let names = life.model().names.clone();
+    let spare = (0..TABLES).map(|n| format!("db/t{n}")).find(|n| !names.contains_key(n));
+    let make: Box<dyn Fn(u64) -> Ddl> = match (names.contains_key(&name), spare, rng.below(5)) {
+        (false, ..) => Box::new(|key| Ddl::Create { name: name.clone(), key }),
+        (true, _, 0 | 1) => Box::new(|_| Ddl::Drop { name: name.clone() }),
+        (true, Some(to), 2) => {
+            Box::new(move |_| Ddl::Rename { from: name.clone(), to: to.clone() })
+        }
+        (true, _, 3) => Box::new(|key| Ddl::Truncate { name: name.clone(), key }),
+        _ => return Ok(()),
+    };
+    let name = match make(0) {
+        Ddl::Create { name, .. } | Ddl::Drop { name } | Ddl::Truncate { name, .. } => name,
+        Ddl::Rename { from, .. } => from,
+    };
+    let Some(ddl) = life.model().begin_ddl(&name, make) else { return Ok(()) };
+    run_ddl(life, &ddl)
+}
+
+pub fn run_ddl(life: &Life, ddl: &Ddl) -> Step {
+    let engine = &life.engine;
+    let done = match ddl {
+        Ddl::Create { name, .. } => engine.create_table(name, spec()),
+        Ddl::Drop { name } => engine.drop_table(name).map(|found| assert!(found, "no {name}")),
+        Ddl::Rename { from, to } => engine.rename_table(from, to),
+        Ddl::Truncate { name, .. } => engine.truncate_table(name, 1),
+    };
+    match done {
+        Ok(()) => life.model().ddl_done(),
+        Err(error) => return Err(life.power_off(&error)),
+    }
+    Ok(())
+}
+
+/// Checkpoints of both kinds, garbage collection, flushes, kills of waiting sessions.
+pub fn operate(life: &Arc<Life>, seed: u64) {
+    let mut rng = SimRng::new(seed);
+    while life.goes_on() && one_order(life, &mut rng).is_ok() {
+        sleep(Duration::from_micros(rng.below(40_000)));
+    }
+}
+
+fn one_order(life: &Life, rng: &mut SimRng) -> Step {
+    let engine = &life.engine;
+    let told = life.model().told_lsn();
+    // All but garbage collection flush the log.
+    let (flushes, done): (bool, Result<()>) = match rng.below(10) {
+        0..=2 => (true, engine.checkpoint_now()),
+        3..=4 => (true, engine.checkpoint_map_now()),
+        5..=6 => (false, engine.collect_garbage(1 << 18).map(|_| ())),
+        7..=8 => (true, engine.flush_log()),
+        _ => {
+            engine.interrupt(1 + rng.below(SESSIONS_MAX));
+            return Ok(());
+        }
+    };
+    done.map_err(|error| life.power_off(&error))?;
+    if flushes {
+        life.model().durable_up_to(told);
+    }
+    Ok(())
+}
+
+impl Life {
+    /// An error is fine only when the power is off.
+    pub fn power_off(&self, error: &Error) -> PowerOff {
+        let fits = matches!(error, Error::Io { .. } | Error::Poisoned { .. });
+        assert!(fits && self.is_dark(), "{error}");
+        PowerOff
+    }
+}

@@ -1,0 +1,488 @@
+//! One session: transactions of many kinds, each read and write compared with the model.
+
+use crate::check;
+use crate::model::{Changes, Model, TableKey, Xid};
+use crate::row::{Row, Rows};
+use crate::world::Life;
+use sluice_engine::base::{Error, Result};
+use sluice_engine::db::{
+    Cursor, Direction, Isolation, ReadMode, Savepoint, Table, Trx, WaitPolicy,
+};
+use sluice_engine::os::sched;
+use sluice_engine::os::sim::SimRng;
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::{Arc, MutexGuard};
+use std::time::Duration;
+
+/// Power is off: what was under way is in doubt.
+pub struct PowerOff;
+
+pub type Step = std::result::Result<(), PowerOff>;
+
+/// A table that this transaction uses.
+struct Use {
+    key: TableKey,
+    table: Arc<Table>,
+}
+
+/// A range that this transaction has locked as a whole, and what it held of others.
+struct Guarded {
+    key: TableKey,
+    range: (Bound<u32>, Bound<u32>),
+    rows: Rows,
+}
+
+pub struct Session {
+    life: Arc<Life>,
+    number: u64,
+    rng: SimRng,
+    trx: Trx,
+    changes: Changes,
+    used: BTreeMap<String, Use>,
+    guarded: Vec<Guarded>,
+    savepoints: Vec<(Savepoint, Changes)>,
+    xid: Option<Xid>,
+    /// DDL statements that were over before the snapshot was taken.
+    snapshot_ddl: u64,
+    /// The engine has rolled the transaction back.
+    is_victim: bool,
+}
+
+impl Session {
+    pub fn new(life: Arc<Life>, number: u64, seed: u64) -> Session {
+        let trx = life.engine.begin(number);
+        let rng = SimRng::new(seed);
+        let mut session = Session {
+            life,
+            number,
+            rng,
+            trx,
+            changes: Changes::new(),
+            used: BTreeMap::new(),
+            guarded: Vec::new(),
+            savepoints: Vec::new(),
+            xid: None,
+            snapshot_ddl: 0,
+            is_victim: false,
+        };
+        session.begin();
+        session
+    }
+
+    /// Works until the life is over.
+    pub fn work(mut self) {
+        while self.life.goes_on() && self.step().is_ok() {}
+        // Dropping the transaction rolls it back.
+        if let Some(xid) = self.xid.take().filter(|_| !self.life.is_dark()) {
+            self.model().rolling_back(&xid);
+        }
+    }
+
+    fn model(&self) -> MutexGuard<'_, Model> {
+        self.life.model()
+    }
+
+    /// Settings of the next transaction.
+    fn begin(&mut self) {
+        let isolation = match self.rng.below(10) {
+            0..=6 => Isolation::RepeatableRead,
+            _ => Isolation::ReadCommitted,
+        };
+        self.trx.set_isolation(isolation);
+        let timeout_ms = [0, 1, 20, 1000][self.rng.below(4) as usize];
+        self.trx.set_lock_timeout(Duration::from_millis(timeout_ms));
+    }
+
+    fn locks_gaps(&self) -> bool {
+        self.trx.isolation() == Isolation::RepeatableRead
+    }
+
+    fn step(&mut self) -> Step {
+        if self.rng.chance(10) {
+            // Thinks.
+            let time = Duration::from_micros(self.rng.below(20_000));
+            sluice_engine::os::sync::sleep(time);
+        }
+        if self.xid.is_some() {
+            return self.end();
+        }
+        self.trx.clear_interrupt();
+        self.trx.statement_start();
+        match self.rng.below(100) {
+            0..=54 => self.statement(),
+            55..=62 => self.read_snapshot(),
+            63..=72 => self.read_locking(),
+            73..=76 => self.savepoint(),
+            77..=80 => self.back_to_savepoint(),
+            81..=84 => self.prepare(),
+            _ => self.end(),
+        }
+    }
+
+    /// An error is fine if it can be explained; true if the statement was done.
+    fn explained<R>(&mut self, outcome: Result<R>) -> std::result::Result<Option<R>, PowerOff> {
+        match outcome {
+            Ok(done) => Ok(Some(done)),
+            Err(Error::Deadlock) => {
+                self.is_victim = true;
+                Ok(None)
+            }
+            Err(Error::LockTimeout | Error::WouldWait | Error::Interrupted) => Ok(None),
+            Err(error) => Err(self.life.power_off(&error)),
+        }
+    }
+
+    /// Takes the table into this transaction.
+    fn use_table(&mut self, name: &str) -> Option<(TableKey, Arc<Table>)> {
+        if let Some(found) = self.used.get(name) {
+            return Some((found.key, Arc::clone(&found.table)));
+        }
+        let key = self.model().enter(name)?;
+        let Ok(Some(table)) = self.life.engine.table(name) else {
+            self.model().leave(key);
+            return None;
+        };
+        self.used.insert(name.to_string(), Use { key, table: Arc::clone(&table) });
+        Some((key, table))
+    }
+
+    fn some_table(&mut self) -> Option<(TableKey, Arc<Table>)> {
+        let names: Vec<String> = self.model().names.keys().cloned().collect();
+        if names.is_empty() {
+            return None;
+        }
+        let name = names[self.rng.below(names.len() as u64) as usize].clone();
+        self.use_table(&name)
+    }
+
+    /// The rows of a table that this transaction would find if nobody else wrote any more.
+    fn rows_with_own(&self, key: TableKey, mut rows: Rows) -> Rows {
+        for ((_, id), row) in self.changes.range((key, 0)..=(key, u32::MAX)) {
+            match row {
+                Some(row) => drop(rows.insert(*id, row.clone())),
+                None => drop(rows.remove(id)),
+            }
+        }
+        rows
+    }
+
+    /// Waits until everybody who may have taken a place in the order has told the model.
+    fn settle(&self) {
+        let waiting = self.model().committing();
+        while !self.model().committing().is_disjoint(&waiting) {
+            sched::yield_now();
+        }
+    }
+
+    fn newest(&self, key: TableKey) -> Rows {
+        self.settle();
+        let newest = self.model().newest(key);
+        self.rows_with_own(key, newest)
+    }
+
+    /// Some row operations that succeed or fail together.
+    fn statement(&mut self) -> Step {
+        let before = self.changes.clone();
+        for _ in 0..1 + self.rng.below(3) {
+            if self.row()? {
+                continue;
+            }
+            if self.is_victim {
+                self.forget();
+                return Ok(());
+            }
+            let undone = self.trx.statement_rollback();
+            self.powered(undone)?;
+            self.changes = before;
+            return Ok(());
+        }
+        if self.rng.chance(5) {
+            let undone = self.trx.statement_rollback();
+            self.powered(undone)?;
+            self.changes = before;
+        }
+        Ok(())
+    }
+
+    fn powered<R>(&self, outcome: Result<R>) -> std::result::Result<R, PowerOff> {
+        outcome.map_err(|error| self.life.power_off(&error))
+    }
+
+    /// One row operation: locks the row as a statement does, and changes it. False: it failed.
+    fn row(&mut self) -> std::result::Result<bool, PowerOff> {
+        let Some((key, table)) = self.some_table() else { return Ok(true) };
+        let id = self.rng.below(self.life.ids) as u32;
+        let mode = ReadMode::Lock { exclusive: true, wait: WaitPolicy::Wait };
+        let mut payload = Vec::new();
+        let found = self.trx.get(&table, 0, &id.to_be_bytes(), mode, &mut payload);
+        let Some(found) = self.explained(found)? else { return Ok(false) };
+        let old = found.then(|| Row::parse(&id.to_be_bytes(), &payload));
+        let newest = self.newest(key);
+        if found || self.locks_gaps() {
+            assert_eq!(old.as_ref(), newest.get(&id), "a locked read of {} {id}", table.name());
+        }
+        let new = Row::random(&mut self.rng, id, self.life.ids);
+        let delete = found && self.rng.chance(35);
+        let outcome = match &old {
+            None => new.with(|w| self.trx.insert(&table, w)),
+            Some(old) if delete => old.with(|w| self.trx.delete(&table, w)),
+            Some(old) => old.with(|o| new.with(|n| self.trx.update(&table, o, n))),
+        };
+        if let Err(Error::Duplicate) = outcome {
+            let newest = self.newest(key);
+            let same_id = old.is_none() && newest.contains_key(&id);
+            let taken = newest.values().any(|r| r.unique == new.unique && r.id != id);
+            assert!(!delete && (taken || same_id), "no duplicate in {}, but refused", table.name());
+            return Ok(self.rng.chance(50));
+        }
+        let Some(()) = self.explained(outcome)? else { return Ok(false) };
+        let newest = self.newest(key);
+        if !delete {
+            let taken = newest.values().any(|r| r.unique == new.unique && r.id != id);
+            assert!(!taken, "a duplicate of {} went into {}", new.unique, table.name());
+        }
+        assert_eq!(old.as_ref(), newest.get(&id), "row {id} of {} changed", table.name());
+        self.changes.insert((key, id), (!delete).then_some(new));
+        Ok(true)
+    }
+
+    /// A plain read of all of a table, by one of its indexes, in one of the directions.
+    fn read_snapshot(&mut self) -> Step {
+        if !self.trx.has_snapshot() {
+            let ddl_count = self.model().ddl_count;
+            self.snapshot_ddl = ddl_count;
+        }
+        let csn = self.trx.snapshot_csn().0;
+        let Some((key, table)) = self.some_table() else { return Ok(()) };
+        let way = match self.rng.chance(50) {
+            true => Direction::Forward,
+            false => Direction::Backward,
+        };
+        self.settle();
+        let known = self.model().rows_at(key, csn);
+        let known = self.rows_with_own(key, known);
+        let stale = self.may_have_overwritten_unseen(key, csn);
+        let outcome = match self.rng.below(4) {
+            0 | 1 if stale => Ok(()),
+            0 => check::index_fits(&mut self.trx, &table, 1, way, &known),
+            1 => check::index_fits(&mut self.trx, &table, 2, way, &known),
+            2 => self.read_one(&table, &known),
+            _ => check::rows(&mut self.trx, &table, way).map(|found| {
+                assert!(found == known, "{}", differ(table.name(), csn, &known, &found));
+            }),
+        };
+        if let Err(Error::TableChanged) = outcome {
+            let younger = self.model().is_younger(key, self.snapshot_ddl);
+            assert!(younger, "{} has not changed", table.name());
+            return Ok(());
+        }
+        self.powered(outcome)
+    }
+
+    /// Has this transaction written while it reads with a snapshot from before somebody else's
+    /// change of the table? Then an index other than the clustered one may show old and new rows
+    /// together: a known gap of the engine, see docs/simulation.md.
+    fn may_have_overwritten_unseen(&self, key: TableKey, csn: u64) -> bool {
+        self.trx.has_writes() && self.model().newest_csn(key) > csn
+    }
+
+    fn read_one(&mut self, table: &Arc<Table>, known: &Rows) -> Result<()> {
+        let id = self.rng.below(self.life.ids) as u32;
+        let mut payload = Vec::new();
+        let key = id.to_be_bytes();
+        let found = self.trx.get(table, 0, &key, ReadMode::Snapshot, &mut payload)?;
+        let row = found.then(|| Row::parse(&key, &payload));
+        assert_eq!(row.as_ref(), known.get(&id), "a read of {} {id}", table.name());
+        Ok(())
+    }
+
+    /// A locking scan of a range of rows.
+    fn read_locking(&mut self) -> Step {
+        let Some((key, table)) = self.some_table() else { return Ok(()) };
+        let (a, b) = (self.rng.below(self.life.ids) as u32, self.rng.below(20) as u32);
+        let (low, high) = (a, a + b);
+        let wait = match self.rng.below(5) {
+            0 => WaitPolicy::NoWait,
+            1 => WaitPolicy::SkipLocked,
+            _ => WaitPolicy::Wait,
+        };
+        let exclusive = self.rng.chance(50);
+        let backward = self.rng.chance(40);
+        let mode = ReadMode::Lock { exclusive, wait };
+        let scanned = self.scan_locking(&table, (low, high), backward, mode);
+        let Some(found) = self.explained(scanned)? else {
+            if self.is_victim {
+                self.forget();
+                return Ok(());
+            }
+            let undone = self.trx.statement_rollback();
+            return self.powered(undone);
+        };
+        let newest = self.newest(key);
+        for (id, row) in &found {
+            assert_eq!(newest.get(id), Some(row), "a locked row of {}", table.name());
+        }
+        if self.locks_gaps() && wait != WaitPolicy::SkipLocked {
+            let range = (Bound::Included(low), Bound::Included(high));
+            let known: Rows = newest.range(range).map(|(id, row)| (*id, row.clone())).collect();
+            assert!(known == found, "{}", differ(table.name(), u64::MAX, &known, &found));
+            let rows = self.model().newest_in(key, range);
+            self.guarded.push(Guarded { key, range, rows });
+        }
+        Ok(())
+    }
+
+    fn scan_locking(
+        &mut self,
+        table: &Arc<Table>,
+        ids: (u32, u32),
+        backward: bool,
+        mode: ReadMode,
+    ) -> Result<Rows> {
+        let (low, high) = (ids.0.to_be_bytes(), ids.1.to_be_bytes());
+        let (low, high) = (Bound::Included(&low[..]), Bound::Included(&high[..]));
+        let (from, to, way) = match backward {
+            true => (high, low, Direction::Backward),
+            false => (low, high, Direction::Forward),
+        };
+        let mut cursor = Cursor::default();
+        self.trx.seek(&mut cursor, table, 0, from, to, way, mode)?;
+        let mut found = Rows::new();
+        while self.trx.next(&mut cursor)? {
+            let row = Row::parse(cursor.key(), cursor.payload());
+            found.insert(row.id, row);
+        }
+        Ok(found)
+    }
+
+    fn savepoint(&mut self) -> Step {
+        self.savepoints.push((self.trx.savepoint(), self.changes.clone()));
+        Ok(())
+    }
+
+    fn back_to_savepoint(&mut self) -> Step {
+        if self.savepoints.is_empty() {
+            return Ok(());
+        }
+        let at = self.rng.below(self.savepoints.len() as u64) as usize;
+        let (savepoint, changes) = self.savepoints[at].clone();
+        self.savepoints.truncate(at + 1);
+        let undone = self.trx.rollback_to(savepoint);
+        self.powered(undone)?;
+        self.changes = changes;
+        Ok(())
+    }
+
+    /// What was locked as a whole must still be as it was.
+    fn check_guarded(&self) {
+        self.settle();
+        for guarded in &self.guarded {
+            let now = self.model().newest_in(guarded.key, guarded.range);
+            assert!(
+                now == guarded.rows,
+                "a locked range: {}",
+                differ("table", guarded.key, &guarded.rows, &now)
+            );
+        }
+    }
+
+    fn end(&mut self) -> Step {
+        if self.rng.chance(75) {
+            self.commit()
+        } else {
+            self.rollback()
+        }
+    }
+
+    fn commit(&mut self) -> Step {
+        self.check_guarded();
+        let flush = self.rng.chance(70);
+        let mut lsn = None;
+        if self.trx.has_writes() {
+            let ticket = self.model().begin_commit();
+            self.trx.commit_ordered();
+            let place = self.trx.published().expect("a place in the order");
+            let place = (place.0 .0, place.1 .0);
+            let xid = self.xid.take();
+            self.model().committed(ticket, place, &self.changes, xid);
+            lsn = Some(place.1);
+        }
+        if self.rng.chance(20) {
+            sched::yield_now();
+        }
+        let done = self.trx.commit(flush);
+        self.powered(done)?;
+        if let Some(lsn) = lsn.filter(|_| flush && self.life.commits_are_durable) {
+            self.model().durable_up_to(lsn);
+        }
+        self.forget();
+        Ok(())
+    }
+
+    fn rollback(&mut self) -> Step {
+        if let Some(xid) = self.xid.take() {
+            self.model().rolling_back(&xid);
+            self.trx.rollback();
+            let told = self.model().told_lsn();
+            let flushed = self.life.engine.flush_log();
+            self.powered(flushed)?;
+            let mut model = self.model();
+            model.rolled_back(&xid);
+            model.durable_up_to(told);
+        } else {
+            self.trx.rollback();
+        }
+        self.forget();
+        Ok(())
+    }
+
+    fn prepare(&mut self) -> Step {
+        if !self.trx.has_writes() {
+            return Ok(());
+        }
+        self.check_guarded();
+        let xid = self.model().new_xid();
+        self.model().preparing(&xid, &self.changes);
+        let flush = self.rng.chance(70);
+        let done = self.trx.prepare(&xid, flush);
+        self.powered(done)?;
+        if flush && self.life.commits_are_durable {
+            self.model().prepare_is_sure(&xid);
+        }
+        self.xid = Some(xid);
+        if self.rng.chance(5) {
+            self.disconnect();
+        }
+        Ok(())
+    }
+
+    /// Leaves the prepared transaction behind; its tables stay in use for the rest of the life.
+    fn disconnect(&mut self) {
+        let fresh = self.life.engine.begin(self.number);
+        std::mem::replace(&mut self.trx, fresh).detach();
+        self.used.clear();
+        self.xid = None;
+        self.forget();
+    }
+
+    /// The transaction is over.
+    fn forget(&mut self) {
+        self.changes.clear();
+        self.savepoints.clear();
+        self.guarded.clear();
+        self.is_victim = false;
+        let used = std::mem::take(&mut self.used);
+        for found in used.values() {
+            self.model().leave(found.key);
+        }
+        self.begin();
+    }
+}
+
+fn differ(name: &str, csn: u64, known: &Rows, found: &Rows) -> String {
+    let ids: Vec<u32> = known.keys().chain(found.keys()).copied().collect();
+    let id = ids.iter().find(|id| known.get(id) != found.get(id));
+    let (known, found) = (id.and_then(|id| known.get(id)), id.and_then(|id| found.get(id)));
+    format!("{name} as of {csn}: id {id:?} is {known:?}, found {found:?}")
+}

@@ -1,0 +1,70 @@
+//! Bugs on purpose, and how many seeds find them at the latest. `make sim-planted` hunts for all.
+
+use sluice_sim::{find_planted, Bug};
+
+#[track_caller]
+fn is_found(bug: Bug, seeds: u64) {
+    let found = find_planted(bug, 0, seeds);
+    let (seed, why) = found.unwrap_or_else(|| panic!("{bug:?} was not found by {seeds} seeds"));
+    println!("{bug:?}: seed {seed}: {}", why.lines().next().unwrap_or_default());
+}
+
+#[test]
+fn commit_without_flush() {
+    is_found(Bug::CommitWithoutFlush, 60);
+}
+
+#[test]
+fn log_write_not_durable() {
+    is_found(Bug::LogWriteNotDurable, 60);
+}
+
+#[test]
+fn checkpoint_without_store_sync() {
+    is_found(Bug::CheckpointWithoutStoreSync, 60);
+}
+
+#[test]
+fn checkpoint_without_log_flush() {
+    is_found(Bug::CheckpointWithoutLogFlush, 60);
+}
+
+#[test]
+fn map_changes_not_synced() {
+    is_found(Bug::MapChangesNotSynced, 60);
+}
+
+#[test]
+fn superblock_not_synced() {
+    is_found(Bug::SuperblockNotSynced, 60);
+}
+
+#[test]
+fn purge_ignores_snapshots() {
+    is_found(Bug::PurgeIgnoresSnapshots, 60);
+}
+
+#[test]
+fn lost_delete_mark() {
+    is_found(Bug::LostDeleteMark, 60);
+}
+
+#[test]
+fn horizon_too_high() {
+    is_found(Bug::HorizonTooHigh, 60);
+}
+
+#[test]
+fn redo_point_too_high() {
+    is_found(Bug::RedoPointTooHigh, 60);
+}
+
+#[test]
+fn checkpoint_forgets_open() {
+    is_found(Bug::CheckpointForgetsOpen, 60);
+}
+
+#[test]
+fn dirty_too_late() {
+    is_found(Bug::DirtyTooLate, 60);
+}
