@@ -92,12 +92,7 @@ impl Engine {
 type Visit<'a> = dyn FnMut(&[u8], &[u8]) -> Result<()> + 'a;
 
 /// Calls `f` with every entry of an index that the transaction's snapshot sees.
-fn visit(
-    trx: &mut Trx,
-    table: &Arc<Table>,
-    index: usize,
-    f: &mut Visit<'_>,
-) -> Result<()> {
+fn visit(trx: &mut Trx, table: &Arc<Table>, index: usize, f: &mut Visit<'_>) -> Result<()> {
     let mut cursor = TableCursor::default();
     let all = Bound::Unbounded;
     trx.seek(&mut cursor, table, index, all, all, Direction::Forward, ReadMode::Snapshot)?;
