@@ -88,13 +88,11 @@ impl Engine {
     }
 }
 
+/// Gets key and payload of an entry.
+type Visit<'a> = dyn FnMut(&[u8], &[u8]) -> Result<()> + 'a;
+
 /// Calls `f` with every entry of an index that the transaction's snapshot sees.
-fn visit(
-    trx: &mut Trx,
-    table: &Arc<Table>,
-    index: usize,
-    f: &mut dyn FnMut(&[u8], &[u8]) -> Result<()>,
-) -> Result<()> {
+fn visit(trx: &mut Trx, table: &Arc<Table>, index: usize, f: &mut Visit<'_>) -> Result<()> {
     let mut cursor = TableCursor::default();
     let all = Bound::Unbounded;
     trx.seek(&mut cursor, table, index, all, all, Direction::Forward, ReadMode::Snapshot)?;
