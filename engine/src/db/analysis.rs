@@ -6,14 +6,43 @@ use super::note::{CheckpointNote, OpenState};
 use super::table::RECORD_COUNTER;
 use crate::base::codec::Reader;
 use crate::base::{Error, Lsn, PageId, Result, TreeId, TxnId};
-use crate::binlog::BinlogRecovery;
+use crate::binlog::{BinlogRecovery, RECORD_BINLOG, RECORD_BINLOG_STATE};
 use crate::btree::{change_creates_page, decode_record, RECORD_TREE};
 use crate::txn::{Note, RECORD_ABORT, RECORD_COMMIT, RECORD_PREPARE, RECORD_REVERTED};
-use crate::wal::RecordRef;
+use crate::wal::{RecordRef, RECORD_KINDS};
 use std::collections::{HashMap, HashSet};
 
 /// Log record: varint count, then varint tree ids, of trees that a committed DDL dropped.
 pub(crate) const RECORD_DROP_TREES: u8 = 7;
+
+/// Every kind of record that any room appends: [`Analysis::visit`] knows each of them.
+const ALL_KINDS: [u8; 10] = [
+    RECORD_TREE,
+    RECORD_COMMIT,
+    RECORD_ABORT,
+    RECORD_PREPARE,
+    RECORD_REVERTED,
+    RECORD_COUNTER,
+    RECORD_DROP_TREES,
+    RECORD_BAD_PAGE,
+    RECORD_BINLOG,
+    RECORD_BINLOG_STATE,
+];
+
+/// Rooms choose the numbers of their records apart from each other: the build fails if two of
+/// them choose the same.
+const _: () = {
+    let mut a = 0;
+    while a < ALL_KINDS.len() {
+        assert!((ALL_KINDS[a] as usize) < RECORD_KINDS, "a record kind is too large");
+        let mut b = 0;
+        while b < a {
+            assert!(ALL_KINDS[a] != ALL_KINDS[b], "two kinds of log records have one number");
+            b += 1;
+        }
+        a += 1;
+    }
+};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {

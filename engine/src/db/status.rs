@@ -51,6 +51,7 @@ impl Engine {
             pin("log_pin_revert_bytes"),
             pin("log_pin_purge_bytes"),
             pin("log_pin_snapshots_bytes"),
+            pin("log_pin_binlog_bytes"),
             ("log_version_reads_memory", log.cache_reads),
             ("log_version_reads_disk", log.disk_reads),
             ("log_version_reads_ahead", log.ahead_reads),
