@@ -81,8 +81,6 @@ impl Engine {
             redo_from,
             catalog_root: self.catalog_root,
             old_versions_root: self.old_versions_root,
-            // What was moved is in the log, which is flushed below.
-            moved_to: self.ctx.old.moved_to(),
             next_txn: self.ctx.table.next_id().0,
             next_page: self.env.next_page().0,
             next_tree: u64::from(self.next_tree.load(Ordering::SeqCst)),
@@ -104,6 +102,9 @@ impl Engine {
             let (first_lsn, last_lsn) = (item.first_lsn, item.last_lsn);
             note.purge.push(PurgeNote { txn: item.txn, first_lsn, last_lsn });
         }
+        // Behind the purge's items: those that left it because they were moved lie below. What was
+        // moved is in the log, which is flushed below.
+        note.moved_to = self.ctx.old.moved_to();
         for table in self.tables.read().values() {
             note.counters.push((table.id(), table.autoinc_peek()));
         }
