@@ -86,6 +86,7 @@ fn one_order(life: &Life, rng: &mut SimRng) -> Step {
 
 impl Life {
     /// An error is fine only when the power is off.
+    #[track_caller]
     pub fn power_off(&self, error: &Error) -> PowerOff {
         let fits = matches!(error, Error::Io { .. } | Error::Poisoned { .. });
         assert!(fits && self.is_dark(), "{error}");

@@ -121,6 +121,7 @@ impl Session {
     }
 
     /// An error is fine if it can be explained; true if the statement was done.
+    #[track_caller]
     fn explained<R>(&mut self, outcome: Result<R>) -> std::result::Result<Option<R>, PowerOff> {
         match outcome {
             Ok(done) => Ok(Some(done)),
@@ -205,8 +206,12 @@ impl Session {
         Ok(())
     }
 
+    #[track_caller]
     fn powered<R>(&self, outcome: Result<R>) -> std::result::Result<R, PowerOff> {
-        outcome.map_err(|error| self.life.power_off(&error))
+        match outcome {
+            Ok(done) => Ok(done),
+            Err(error) => Err(self.life.power_off(&error)),
+        }
     }
 
     /// One row operation: locks the row as a statement does, and changes it. False: it failed.
