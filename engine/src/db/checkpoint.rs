@@ -149,7 +149,10 @@ impl Engine {
 
     /// What keeps log, each with the first position that it needs.
     pub(crate) fn log_pins(&self) -> Vec<(&'static str, Lsn)> {
-        let state = *self.checkpoint.lock();
+        let mut state = *self.checkpoint.lock();
+        if planted::is(Bug::MovedLogFreedEarly) {
+            state.moved_to = self.ctx.old.moved_to();
+        }
         let mut pins = vec![("log_pin_redo_bytes", state.needs_from)];
         let mut pin =
             |name, lsn: Option<Lsn>| pins.extend(lsn.map(|l| (name, l.max(state.moved_to))));

@@ -14,6 +14,7 @@ use super::stats::{add, Counters};
 use super::superblock::{self, Superblock, SLOTS};
 use super::{PageWrite, StoreOptions};
 use crate::base::{Error, Lsn, PageId, Result, TreeId, BLOCK_BYTES, PAGE_BYTES};
+use crate::os::planted::{self, Bug};
 use crate::os::sync::{Mutex, RwLock};
 use crate::os::{AlignedBuf, File, OpenMode, Os};
 use std::path::{Path, PathBuf};
@@ -234,6 +235,10 @@ impl Store {
     ) -> Result<()> {
         if self.pages.tail_is_long() {
             self.write_tail()?;
+        }
+        if planted::is(Bug::StoreSegmentFreedEarly) {
+            let segments = &mut self.state.write().segments;
+            segments.release(&segments.releasable(), self.epochs.now());
         }
         let mut next = 0;
         while next < records.len() {
