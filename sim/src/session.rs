@@ -47,12 +47,15 @@ pub struct Session {
     snapshot_ddl: u64,
     /// The engine has rolled the transaction back.
     is_victim: bool,
+    /// Its transactions go on for long: others' checkpoints, purge and moved versions meet them.
+    is_patient: bool,
 }
 
 impl Session {
     pub fn new(life: Arc<Life>, number: u64, seed: u64) -> Session {
         let trx = life.engine.begin(number);
-        let rng = SimRng::new(seed);
+        let mut rng = SimRng::new(seed);
+        let is_patient = rng.chance(20);
         let mut session = Session {
             life,
             number,
@@ -65,6 +68,7 @@ impl Session {
             xid: None,
             snapshot_ddl: 0,
             is_victim: false,
+            is_patient,
         };
         session.begin();
         session
@@ -116,6 +120,7 @@ impl Session {
             73..=76 => self.savepoint(),
             77..=80 => self.back_to_savepoint(),
             81..=84 => self.prepare(),
+            85.. if self.is_patient && !self.rng.chance(8) => self.read_snapshot(),
             _ => self.end(),
         }
     }

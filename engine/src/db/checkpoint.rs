@@ -138,10 +138,11 @@ impl Engine {
     pub(crate) fn release_log(&self) {
         // Makes the pins of snapshots to come exact.
         self.ctx.table.oldest_needed_lsn();
-        let pins = self.log_pins();
-        let only_redo = planted::is(Bug::LogSegmentFreedEarly);
-        let kept = pins.iter().filter(|pin| !only_redo || pin.0 == "log_pin_redo_bytes");
-        if let Some(low) = kept.map(|pin| pin.1).min() {
+        let low = match planted::is(Bug::LogSegmentFreedEarly) {
+            true => Some(self.checkpoint.lock().redo_from),
+            false => self.log_pins().iter().map(|pin| pin.1).min(),
+        };
+        if let Some(low) = low {
             self.ctx.old.release(low);
             self.wal.retain_from(low);
         }

@@ -20,7 +20,7 @@ pub enum Bug {
     /// A store segment is free when its last record is replaced, not after the checkpoint that
     /// stops naming it.
     StoreSegmentFreedEarly,
-    /// Log segments go as if nothing but the checkpoint needed them.
+    /// Log segments go as if nothing but redo needed them.
     LogSegmentFreedEarly,
     /// Log goes when its versions were moved, not when a checkpoint says so.
     MovedLogFreedEarly,

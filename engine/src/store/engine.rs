@@ -354,7 +354,7 @@ impl Store {
         self.poison.lock().is_some()
     }
 
-    pub(super) fn check_poison(&self) -> Result<()> {
+    pub fn check_poison(&self) -> Result<()> {
         match &*self.poison.lock() {
             Some(cause) => Err(Error::Poisoned { cause: cause.clone() }),
             None => Ok(()),
