@@ -55,13 +55,15 @@ impl Session {
         }
         loop {
             let mut obstacle = None;
+            let mut overtakes = false;
             open.begin_record(self.ctx.wal.end());
             let changed = gate.tree().change(key, &mut |current| {
                 obstacle = self.find_obstacle(&open, gate.id(), key, current, expect);
-                match obstacle {
-                    Some(_) => Change::Keep,
-                    None => new_version(&open, key, payload, current),
+                if obstacle.is_some() {
+                    return Change::Keep;
                 }
+                overtakes = self.overtakes(current);
+                new_version(&open, key, payload, current)
             });
             match changed {
                 Ok(Some(appended)) => open.end_record(appended.lsn),
@@ -73,6 +75,7 @@ impl Session {
             match obstacle {
                 None => {
                     self.writes += 1;
+                    self.overtook |= overtakes;
                     self.owner.set_undo_count(self.writes);
                     return Ok(Written::Done);
                 }
