@@ -60,6 +60,36 @@ fn redo_point_too_high() {
 }
 
 #[test]
+fn store_segment_freed_early() {
+    is_found(Bug::StoreSegmentFreedEarly, 60);
+}
+
+#[test]
+fn log_segment_freed_early() {
+    is_found(Bug::LogSegmentFreedEarly, 60);
+}
+
+#[test]
+fn moved_log_freed_early() {
+    is_found(Bug::MovedLogFreedEarly, 100);
+}
+
+#[test]
+fn sweep_ignores_snapshots() {
+    is_found(Bug::SweepIgnoresSnapshots, 100);
+}
+
+#[test]
+fn drop_trees_not_logged() {
+    is_found(Bug::DropTreesNotLogged, 60);
+}
+
+#[test]
+fn interval_not_checked() {
+    is_found(Bug::IntervalNotChecked, 60);
+}
+
+#[test]
 fn checkpoint_forgets_open() {
     is_found(Bug::CheckpointForgetsOpen, 60);
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 /// Time for seeds that nobody chose.
-const SHARE: Duration = Duration::from_secs(40);
+const SHARE: Duration = Duration::from_secs(25);
 
 #[track_caller]
 fn passes(seed: u64) {

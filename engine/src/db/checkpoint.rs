@@ -153,6 +153,7 @@ impl Engine {
         let mut state = *self.checkpoint.lock();
         if planted::is(Bug::MovedLogFreedEarly) {
             state.moved_to = self.ctx.old.moved_to();
+            state.needs_from = state.needs_from.max(state.moved_to.min(state.redo_from));
         }
         let mut pins = vec![("log_pin_redo_bytes", state.needs_from)];
         let mut pin =
