@@ -47,12 +47,15 @@ pub struct Session {
     snapshot_ddl: u64,
     /// The engine has rolled the transaction back.
     is_victim: bool,
+    /// Its transactions go on for long: others' checkpoints, purge and moved versions meet them.
+    is_patient: bool,
 }
 
 impl Session {
     pub fn new(life: Arc<Life>, number: u64, seed: u64) -> Session {
         let trx = life.engine.begin(number);
-        let rng = SimRng::new(seed);
+        let mut rng = SimRng::new(seed);
+        let is_patient = rng.chance(20);
         let mut session = Session {
             life,
             number,
@@ -65,6 +68,7 @@ impl Session {
             xid: None,
             snapshot_ddl: 0,
             is_victim: false,
+            is_patient,
         };
         session.begin();
         session
@@ -116,11 +120,13 @@ impl Session {
             73..=76 => self.savepoint(),
             77..=80 => self.back_to_savepoint(),
             81..=84 => self.prepare(),
+            85.. if self.is_patient && !self.rng.chance(8) => self.read_snapshot(),
             _ => self.end(),
         }
     }
 
     /// An error is fine if it can be explained; true if the statement was done.
+    #[track_caller]
     fn explained<R>(&mut self, outcome: Result<R>) -> std::result::Result<Option<R>, PowerOff> {
         match outcome {
             Ok(done) => Ok(Some(done)),
@@ -206,8 +212,12 @@ impl Session {
         Ok(())
     }
 
+    #[track_caller]
     fn powered<R>(&self, outcome: Result<R>) -> std::result::Result<R, PowerOff> {
-        outcome.map_err(|error| self.life.power_off(&error))
+        match outcome {
+            Ok(done) => Ok(done),
+            Err(error) => Err(self.life.power_off(&error)),
+        }
     }
 
     /// One row operation: locks the row as a statement does, and changes it. False: it failed.

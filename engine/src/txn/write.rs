@@ -9,7 +9,6 @@ use super::{Enqueued, Mode, Ticket, TxnState};
 use crate::base::entry::{DELETED, FIRST};
 use crate::base::{EntryHeader, Error, Lsn, Result, TreeId, TxnId, ENTRY_HEADER_BYTES};
 use crate::btree::Change;
-use crate::os::planted::{self, Bug};
 use crate::wal::ReadAhead;
 
 /// What a write expects to find.
@@ -127,9 +126,6 @@ impl Session {
 
     /// An insert waits for those who have locked the interval that it falls into.
     fn queue_insert(&self, tree: TreeId, key: &[u8]) -> Option<Obstacle> {
-        if planted::is(Bug::IntervalNotChecked) {
-            return None;
-        }
         self.ctx.locks.insert_conflict(&self.owner, tree, key)?;
         match self.ctx.locks.enqueue_insert(&self.owner, tree, key) {
             Enqueued::Waiting(ticket) => Some(Obstacle::Wait(ticket)),
