@@ -33,8 +33,8 @@ fn commit(engine: &Arc<Engine>, f: impl FnOnce(&mut Trx)) {
     trx.commit(true).unwrap();
 }
 
-fn model(rows: &[Row]) -> Model {
-    rows.iter().map(|row| (row.id, row.clone())).collect()
+fn model(rows: &[&Row]) -> Model {
+    rows.iter().map(|&row| (row.id, row.clone())).collect()
 }
 
 #[test]
@@ -45,27 +45,27 @@ fn a_row_that_was_moved_behind_the_snapshot_is_seen_once() {
     let mut trx = engine.begin(1);
     trx.open_snapshot();
     commit(&engine, |t| change(t, &table, &old, &moved));
-    assert_is(&mut trx, &table, &model(&[old.clone()]), "before");
+    assert_is(&mut trx, &table, &model(&[&old]), "before");
     // Nothing but an unindexed column changes; then everything.
     let savepoint = trx.savepoint();
     let own = Row { filler: 77, ..moved.clone() };
     change(&mut trx, &table, &moved, &own);
-    assert_is(&mut trx, &table, &model(&[own.clone()]), "the rest of the row");
+    assert_is(&mut trx, &table, &model(&[&own]), "the rest of the row");
     let again = row(1, 3, 30);
     change(&mut trx, &table, &own, &again);
-    assert_is(&mut trx, &table, &model(&[again.clone()]), "all of the row");
+    assert_is(&mut trx, &table, &model(&[&again]), "all of the row");
     // Back under the keys that the snapshot knows.
     change(&mut trx, &table, &again, &old);
-    assert_is(&mut trx, &table, &model(&[old.clone()]), "back");
+    assert_is(&mut trx, &table, &model(&[&old]), "back");
     remove(&mut trx, &table, &old);
     assert_is(&mut trx, &table, &model(&[]), "deleted");
     trx.rollback_to(savepoint).unwrap();
-    assert_is(&mut trx, &table, &model(&[old.clone()]), "rolled back");
+    assert_is(&mut trx, &table, &model(&[&old]), "rolled back");
     // Not its own any more, so somebody else may go on with it.
     commit(&engine, |t| change(t, &table, &moved, &again));
-    assert_is(&mut trx, &table, &model(&[old]), "changed once more");
+    assert_is(&mut trx, &table, &model(&[&old]), "changed once more");
     trx.rollback();
-    assert_is(&mut trx, &table, &model(&[again]), "a new snapshot");
+    assert_is(&mut trx, &table, &model(&[&again]), "a new snapshot");
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn a_unique_key_that_was_given_up_behind_the_snapshot_shows_both_rows() {
     let (own, over) = (row(9, 9, 10), row(0, 9, 20));
     add(&mut trx, &table, &own);
     add(&mut trx, &table, &over);
-    let seen = model(&[first.clone(), second.clone(), own.clone(), over.clone()]);
+    let seen = model(&[&first, &second, &own, &over]);
     assert_is(&mut trx, &table, &seen, "both");
     let keys = |trx: &mut Trx, way| -> Vec<Vec<u8>> {
         scan(trx, &table, 2, way).into_iter().map(|entry| entry.1).collect()
@@ -98,7 +98,7 @@ fn a_unique_key_that_was_given_up_behind_the_snapshot_shows_both_rows() {
     assert!(trx.get(&table, 2, &key, ReadMode::Snapshot, &mut payload).unwrap());
     assert_eq!(payload, 1u32.to_be_bytes());
     remove(&mut trx, &table, &own);
-    assert_is(&mut trx, &table, &model(&[first, second, over]), "its own is gone again");
+    assert_is(&mut trx, &table, &model(&[&first, &second, &over]), "its own is gone again");
 }
 
 #[test]
@@ -112,16 +112,16 @@ fn a_key_that_somebody_else_took_over_shows_the_row_of_the_snapshot_or_none() {
         change(t, &table, &old, &moved);
         add(t, &table, &row(5, 1, 10));
     });
-    assert_is(&mut trx, &table, &model(&[old.clone()]), "before");
+    assert_is(&mut trx, &table, &model(&[&old]), "before");
     let own = Row { filler: 9, ..moved.clone() };
     change(&mut trx, &table, &moved, &own);
-    assert_is(&mut trx, &table, &model(&[own.clone()]), "taken over");
+    assert_is(&mut trx, &table, &model(&[&own]), "taken over");
     let mut other = engine.begin(3);
     change(&mut other, &table, &row(5, 1, 10), &row(5, 1, 40));
     add(&mut other, &table, &row(6, 1, 10));
-    assert_is(&mut trx, &table, &model(&[own.clone()]), "by one at work");
+    assert_is(&mut trx, &table, &model(&[&own]), "by one at work");
     other.rollback();
-    assert_is(&mut trx, &table, &model(&[own]), "by one rolled back");
+    assert_is(&mut trx, &table, &model(&[&own]), "by one rolled back");
 }
 
 /// Rows whose entries in the other indexes nobody may touch besides the transaction.
