@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::os::RealOs;
+use crate::txn::Mode;
 use std::time::Instant;
 
 const PAGE_TOUCHES_MAX: u64 = 4;
@@ -119,4 +120,69 @@ fn revert_against_its_transaction() {
     engine.shutdown().unwrap();
     drop((table, engine));
     std::fs::remove_dir_all(&dir).unwrap();
+}
+
+const LOCK: ReadMode = ReadMode::Lock { exclusive: true, wait: WaitPolicy::Wait };
+
+/// The ids that a locking scan of the clustered index finds.
+fn locked_ids(trx: &mut Trx, table: &Arc<Table>) -> Result<Vec<u32>> {
+    let mut cursor = Cursor::default();
+    let all = Bound::Unbounded;
+    trx.seek(&mut cursor, table, 0, all, all, Direction::Forward, LOCK)?;
+    let mut out = Vec::new();
+    while trx.next(&mut cursor)? {
+        out.push(Row::read(cursor.key(), cursor.payload()).id);
+    }
+    Ok(out)
+}
+
+/// What was rolled back and not reverted yet is no fault, however much of it lies in a row.
+#[test]
+fn a_locking_scan_passes_any_number_of_rolled_back_rows() {
+    let os = SimOs::new(4);
+    let engine = open(&os).unwrap();
+    engine.create_table(TABLE, bench_spec()).unwrap();
+    let table = engine.table(TABLE).unwrap().unwrap();
+    let mut trx = engine.begin(1);
+    insert_all(&mut trx, &table, 3000);
+    trx.rollback();
+    with_two(&plain_row(5000, 1), |w| trx.insert(&table, w)).unwrap();
+    trx.commit(true).unwrap();
+    assert_eq!(locked_ids(&mut engine.begin(2), &table).unwrap(), [5000]);
+}
+
+/// A statement that is undone leaves the transaction's earlier versions, and whoever waits for
+/// their rows goes on waiting.
+#[test]
+fn an_undone_statement_keeps_the_rows_that_the_transaction_still_has() {
+    let os = SimOs::new(5);
+    let engine = open(&os).unwrap();
+    engine.create_table(TABLE, bench_spec()).unwrap();
+    let table = engine.table(TABLE).unwrap().unwrap();
+    let mut writer = engine.begin(1);
+    with_two(&plain_row(7, 1), |w| writer.insert(&table, w)).unwrap();
+    let savepoint = writer.savepoint();
+    let (old, new) = (plain_row(7, 1), plain_row(7, 2));
+    with_two(&old, |o| with_two(&new, |n| writer.update(&table, o, n))).unwrap();
+    let waits = || engine.ctx.locks.stats().waits;
+    let before = waits();
+    let scan = std::thread::spawn({
+        let (engine, table) = (Arc::clone(&engine), Arc::clone(&table));
+        move || locked_ids(&mut engine.begin(2), &table)
+    });
+    let begin = Instant::now();
+    while waits() == before {
+        assert!(begin.elapsed().as_secs() < 60, "the scan does not wait");
+        std::thread::yield_now();
+    }
+    writer.rollback_to(savepoint).unwrap();
+    let waiter = engine.ctx.locks.owner_of(writer.id().unwrap()).unwrap();
+    assert!(engine.ctx.locks.holds(
+        &waiter,
+        table.gates[0].id(),
+        &7u32.to_be_bytes(),
+        Mode::Exclusive
+    ));
+    writer.commit(true).unwrap();
+    assert_eq!(scan.join().unwrap().unwrap(), [7]);
 }

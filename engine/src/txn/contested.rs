@@ -11,7 +11,7 @@
 //! own), nobody else changes what entries say about that row. So the newest version that names
 //! the row stands still, under whatever others write over it and take back.
 
-use super::read::{unsettled, RETRIES_MAX};
+use super::read::Progress;
 use super::session::Session;
 use super::trees::TreeGate;
 use super::TxnState;
@@ -59,17 +59,18 @@ impl Session {
 
     pub fn contested(&mut self, gate: &TreeGate, key: &[u8]) -> Result<Contested> {
         self.snapshot();
-        for _ in 0..RETRIES_MAX {
+        let mut progress = Progress::default();
+        loop {
             let mut found = None;
             gate.tree().get(key, &mut |current| found = current.map(|entry| self.stand(entry)))?;
             let Some(standing) = found.transpose()? else { return Ok(Contested::default()) };
+            let header = standing.header;
             match self.versions_of(gate, key, standing) {
                 // Reverted meanwhile.
-                Err(Error::NotRetained) => {}
+                Err(Error::NotRetained) => progress.meet(gate.id(), key, header)?,
                 other => return other,
             }
         }
-        Err(unsettled(gate.id()))
     }
 
     fn stand(&self, entry: &[u8]) -> Result<Standing> {

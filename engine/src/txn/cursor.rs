@@ -5,7 +5,7 @@
 //! locked which the statement does not look at.
 
 use super::contested::Contested;
-use super::read::{unsettled, Attempt, ReadMode, Seen, View, WaitPolicy};
+use super::read::{Attempt, Progress, ReadMode, Seen, View, WaitPolicy};
 use super::session::Session;
 use super::trees::TreeGate;
 use super::{Granted, Mode};
@@ -18,7 +18,6 @@ const BATCH_FIRST: usize = 8;
 const BATCH_MAX: usize = 256;
 /// A batch ends when it has copied this much.
 const BATCH_BYTES_MAX: usize = 64 * 1024;
-const RETRIES_MAX: usize = 1000;
 
 #[derive(Clone, Copy)]
 enum Item {
@@ -303,7 +302,7 @@ impl Session {
         wait: WaitPolicy,
     ) -> Result<bool> {
         let mode = if exclusive { Mode::Exclusive } else { Mode::Shared };
-        let mut retries = 0;
+        let mut progress = Progress::default();
         let mut waited = false;
         self.lock_is_new = false;
         while !cursor.ended {
@@ -321,19 +320,18 @@ impl Session {
                 }
                 Attempt::Missing | Attempt::Skip => {
                     cursor.from = Bound::Excluded(cursor.key.clone());
-                    (retries, waited) = (0, false);
+                    waited = false;
                 }
                 Attempt::Wait(ticket) => {
                     waited |= !self.holds_any(gate.id(), &cursor.key);
                     self.wait(ticket)?;
                 }
-                Attempt::Revert(bad) => self.ctx.revert_entry(&gate, &cursor.key, bad)?,
-                Attempt::Again => {}
+                Attempt::Revert(bad) => {
+                    progress.meet(gate.id(), &cursor.key, bad)?;
+                    self.ctx.revert_entry(&gate, &cursor.key, bad)?;
+                }
+                Attempt::Again(header) => progress.meet(gate.id(), &cursor.key, header)?,
                 Attempt::Fault(error) => return Err(error),
-            }
-            retries += 1;
-            if retries > RETRIES_MAX {
-                return Err(unsettled(gate.id()));
             }
         }
         Ok(false)

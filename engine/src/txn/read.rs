@@ -13,8 +13,31 @@ use super::{Enqueued, Granted, Isolation, Mode, Ticket, TxnState};
 use crate::base::{EntryHeader, Error, Result, TreeId, TxnId};
 use std::ops::Bound;
 
-/// How often a read looks again at an entry that keeps changing under it.
-pub(super) const RETRIES_MAX: usize = 1000;
+/// How often a read looks again at one and the same version before it says that it is stuck.
+const RETRIES_MAX: usize = 1000;
+
+/// Tells a read that goes on, however long, from one that meets the same version for ever.
+#[derive(Default)]
+pub(crate) struct Progress {
+    last: Option<(Vec<u8>, EntryHeader)>,
+    retries: usize,
+}
+
+impl Progress {
+    /// The entry of `key` is in the way with this version, and will be looked at again.
+    pub(crate) fn meet(&mut self, tree: TreeId, key: &[u8], header: EntryHeader) -> Result<()> {
+        if self.last.as_ref().is_some_and(|(at, seen)| at == key && *seen == header) {
+            self.retries += 1;
+        } else {
+            *self = Progress { last: Some((key.to_vec(), header)), retries: 0 };
+        }
+        if self.retries < RETRIES_MAX {
+            return Ok(());
+        }
+        let place = format!("{tree:?}, transaction {}, log {:?}", header.txn.0, header.lsn);
+        Err(Error::corrupt("a version stays in the way of a read", place))
+    }
+}
 
 /// From where to where.
 pub(crate) type KeyRange<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
@@ -110,7 +133,8 @@ impl Session {
     /// The payload that the snapshot sees under `key`.
     pub fn get(&mut self, gate: &TreeGate, key: &[u8], out: &mut Vec<u8>) -> Result<bool> {
         let view = self.view();
-        for _ in 0..RETRIES_MAX {
+        let mut progress = Progress::default();
+        loop {
             let mut found = Ok(false);
             let mut head = None;
             gate.tree().get(key, &mut |current| {
@@ -133,11 +157,10 @@ impl Session {
                     return Ok(true);
                 }
                 Ok(None) => return Ok(false),
-                Err(Error::NotRetained) => {}
+                Err(Error::NotRetained) => progress.meet(gate.id(), key, head)?,
                 Err(error) => return Err(error),
             }
         }
-        Err(unsettled(gate.id()))
     }
 
     /// Locks `key` and reads its newest committed version. A key that is not there is locked
@@ -151,6 +174,7 @@ impl Session {
         out: &mut Vec<u8>,
     ) -> Result<bool> {
         let mode = if exclusive { Mode::Exclusive } else { Mode::Shared };
+        let mut progress = Progress::default();
         let mut waited = false;
         self.lock_is_new = false;
         loop {
@@ -174,8 +198,11 @@ impl Session {
                     waited |= !self.holds_any(gate.id(), key);
                     self.wait(ticket)?;
                 }
-                Attempt::Revert(bad) => self.ctx.revert_entry(gate, key, bad)?,
-                Attempt::Again => {}
+                Attempt::Revert(bad) => {
+                    progress.meet(gate.id(), key, bad)?;
+                    self.ctx.revert_entry(gate, key, bad)?;
+                }
+                Attempt::Again(header) => progress.meet(gate.id(), key, header)?,
                 Attempt::Fault(error) => return Err(error),
             }
         }
@@ -243,7 +270,7 @@ impl Session {
                 TxnState::Committed(_) => {}
                 TxnState::Aborted => return Attempt::Revert(header),
                 TxnState::Active | TxnState::Prepared => {
-                    return self.blocked(tree, key, mode, wait, Some(header.txn));
+                    return self.blocked(tree, key, mode, wait, header, Some(header.txn));
                 }
             }
         }
@@ -258,7 +285,7 @@ impl Session {
             Ok(granted) => granted,
             // An own version is its own exclusive lock.
             Err(_) if own => Granted::Held,
-            Err(_) => return self.blocked(tree, key, mode, wait, None),
+            Err(_) => return self.blocked(tree, key, mode, wait, header, None),
         };
         if header.is_deleted() {
             return Attempt::Missing;
@@ -268,12 +295,14 @@ impl Session {
         Attempt::Locked(granted)
     }
 
+    #[allow(clippy::too_many_arguments)]
     fn blocked(
         &self,
         tree: TreeId,
         key: &[u8],
         mode: Mode,
         wait: WaitPolicy,
+        header: EntryHeader,
         holder: Option<TxnId>,
     ) -> Attempt {
         match wait {
@@ -282,7 +311,7 @@ impl Session {
             WaitPolicy::Wait => {
                 match self.ctx.locks.enqueue(&self.owner, tree, key, mode, holder) {
                     Enqueued::Waiting(ticket) => Attempt::Wait(ticket),
-                    Enqueued::Granted | Enqueued::HolderGone => Attempt::Again,
+                    Enqueued::Granted | Enqueued::HolderGone => Attempt::Again(header),
                 }
             }
         }
@@ -296,10 +325,7 @@ pub(crate) enum Attempt {
     Skip,
     Wait(Ticket),
     Revert(EntryHeader),
-    Again,
+    /// What was in the way of this version is gone.
+    Again(EntryHeader),
     Fault(Error),
-}
-
-pub(crate) fn unsettled(tree: TreeId) -> Error {
-    Error::corrupt("an entry's older version cannot be found in the log", format!("{tree:?}"))
 }
