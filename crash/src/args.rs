@@ -1,8 +1,9 @@
 //! The command line.
 
 use crate::kill9::{BinlogMode, Plan};
+use crate::loss::Spare;
 use crate::power::PowerPlan;
-use crate::server::Prefix;
+use crate::server::{Binlog, Prefix};
 use crate::workload::FEATURES;
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -15,7 +16,8 @@ usage: sluice-crash kill9|powercut [options]
   --engine E          Sluice, or InnoDB to try the harness (Sluice)
   --prefix P          the private server installation ($SLUICE_PREFIX)
   --dir D             a directory to make and work in (a new one in $TMPDIR)
-  --binlog MODE       on, off, or mix: alternating by data directory (mix)
+  --binlog MODE       log (in Sluice's log), synced (by the server), off, or mix: each in turn,
+                      by data directory (mix)
   --fresh-every K     rounds that one data directory lives for (5)
   --without LIST      leave out: blobs, savepoints, replace, mixed, ddl, transfers, auto-increment
   --server-option O   one more option for the server; may be repeated
@@ -26,6 +28,8 @@ usage: sluice-crash kill9|powercut [options]
                       $ marks the end of a path: must fail
   --strict-names      powercut: every name needs a sync of its directory, the server's own too
   --kills-with-binlog powercut: mere kills of a server with a binlog, too (see docs/powercut.md)
+  --spare LIST        powercut: of the losses that the stock server does not survive, leave out
+                      tc-log, ddl-log, frm, or none (tc-log,ddl-log,frm)
   --no-recovery-cuts  powercut: let every restart come to its end
   --inject-loss       delete an acknowledged row behind the server's restart: must fail
   --inject-phantom    insert a row behind the server's restart: must fail";
@@ -86,6 +90,7 @@ fn default_power() -> PowerPlan {
         strict_names: false,
         cuts_in_recovery: true,
         kills_with_binlog: false,
+        spare: Spare::ALL,
     }
 }
 
@@ -120,12 +125,14 @@ fn set(plan: &mut Plan, name: &str, value: String) -> Result<(), String> {
         "--prefix" => plan.prefix = Prefix { root: PathBuf::from(value) },
         "--dir" => plan.dir = PathBuf::from(value),
         "--shim" => power(plan)?.library = value.into(),
+        "--spare" => power(plan)?.spare = spare(&value)?,
         "--ignore-sync" => power(plan)?.ignore_sync = value,
         "--server-option" => plan.server_options.push(value),
         "--binlog" => {
             plan.binlog = match value.as_str() {
-                "on" => BinlogMode::On,
-                "off" => BinlogMode::Off,
+                "log" => BinlogMode::All(Binlog::InLog),
+                "synced" => BinlogMode::All(Binlog::Synced),
+                "off" => BinlogMode::All(Binlog::Off),
                 "mix" => BinlogMode::Mix,
                 _ => return Err(format!("--binlog {value}?")),
             }
@@ -141,6 +148,20 @@ fn set(plan: &mut Plan, name: &str, value: String) -> Result<(), String> {
         _ => return Err(format!("unknown option {name}")),
     }
     Ok(())
+}
+
+fn spare(list: &str) -> Result<Spare, String> {
+    let mut spare = Spare::default();
+    for one in list.split(',') {
+        match one {
+            "tc-log" => spare.tc_log = true,
+            "ddl-log" => spare.ddl_log = true,
+            "frm" => spare.frm = true,
+            "none" => {}
+            other => return Err(format!("--spare {other}?")),
+        }
+    }
+    Ok(spare)
 }
 
 fn number(name: &str, value: &str) -> Result<u64, String> {

@@ -6,7 +6,7 @@ use crate::loss::Lost;
 use crate::power::{Power, PowerPlan};
 use crate::record::{ACCOUNTS, OPENING_BALANCE, SLOTS};
 use crate::rng::Rng;
-use crate::server::{copy_tree, last_lines, Launch, Prefix, Server};
+use crate::server::{copy_tree, last_lines, Binlog, Launch, Prefix, Server};
 use crate::shimcheck;
 use crate::verify::{inject, Outcome, Record};
 use crate::workload::{self, Settings};
@@ -19,10 +19,20 @@ use std::time::{Duration, SystemTime};
 
 #[derive(Clone, Copy, PartialEq)]
 pub enum BinlogMode {
-    On,
-    Off,
-    /// Each data directory has its own.
+    /// The same for every data directory.
+    All(Binlog),
+    /// Each data directory has its own: in the log, off, synced by the server, and so on.
     Mix,
+}
+
+impl BinlogMode {
+    fn of(self, number: u64) -> Binlog {
+        const TURNS: [Binlog; 3] = [Binlog::InLog, Binlog::Off, Binlog::Synced];
+        match self {
+            BinlogMode::All(binlog) => binlog,
+            BinlogMode::Mix => TURNS[number as usize % TURNS.len()],
+        }
+    }
 }
 
 pub struct Plan {
@@ -124,11 +134,7 @@ impl Epoch {
             fs::remove_dir_all(&dir).map_err(one("removing the old directory"))?;
         }
         fs::create_dir_all(&dir).map_err(one("making the directory"))?;
-        let binlog = match plan.binlog {
-            BinlogMode::On => true,
-            BinlogMode::Off => false,
-            BinlogMode::Mix => number % 2 == 0,
-        };
+        let binlog = plan.binlog.of(number);
         let mut launch = Launch {
             prefix: plan.prefix.clone(),
             dir,
@@ -147,9 +153,9 @@ impl Epoch {
         let server = launch.start().map_err(one("first start"))?;
         create_schema(&server, &plan.engine)
             .map_err(|fault| vec![format!("creating the tables: {fault}")])?;
-        let record = Record::new(binlog);
-        // Every fourth directory has a binlog and no transactions over both engines.
-        let without_mixed = !binlog || (plan.power.is_some() && number % 4 == 2);
+        let record = Record::new(binlog != Binlog::Off);
+        // Some directories have a binlog and no transactions over both engines.
+        let without_mixed = binlog == Binlog::Off || (plan.power.is_some() && number / 3 % 2 == 1);
         let used_autos = Arc::default();
         Ok(Epoch { launch, server: Some(server), record, used_autos, without_mixed })
     }
@@ -209,7 +215,7 @@ impl Epoch {
         };
         let (calls, phase) = (rng.between(1, 300) as u64, rng.between(0, 3) as u64);
         match rng.between(1, 10) {
-            1 if power.kills_with_binlog || !self.launch.binlog => Ending::Kill,
+            1 if power.kills_with_binlog || self.launch.binlog != Binlog::Synced => Ending::Kill,
             2 => Ending::CutAfterShutdown,
             3 | 4 if self.without_mixed || plan.kill_in_shutdown => {
                 Ending::CutInShutdown(calls, phase)

@@ -91,6 +91,21 @@ const TC_LOG: &str = "tc.log";
 /// table, its .frm is still there. So what was written to this log is never lost.
 const DDL_LOG: &str = "ddl_recovery.log";
 
+/// Which of the losses that the stock server does not survive are left out; see docs/powercut.md.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Spare {
+    /// The deletion of tc.log.
+    pub tc_log: bool,
+    /// Bytes of the DDL log.
+    pub ddl_log: bool,
+    /// Renames and deletions of .frm files.
+    pub frm: bool,
+}
+
+impl Spare {
+    pub const ALL: Spare = Spare { tc_log: true, ddl_log: true, frm: true };
+}
+
 impl NameChange {
     fn is_deleted_tc_log(&self) -> bool {
         self.entry.kind == KIND_UNLINK && self.paths[0].ends_with(TC_LOG)
@@ -98,10 +113,11 @@ impl NameChange {
 
     /// ALTER TABLE without a binlog renames .frm files and is acknowledged with nothing synced that
     /// would commit the names. The engine has no part in these files: such a change is never lost.
-    fn is_spared(&self) -> bool {
+    fn is_spared(&self, spare: Spare) -> bool {
         let frm = |path: &PathBuf| path.extension().is_some_and(|e| e == "frm");
         let renamed = matches!(self.entry.kind, KIND_RENAME | KIND_UNLINK);
-        self.is_deleted_tc_log() || (renamed && self.paths.iter().any(frm))
+        (spare.tc_log && self.is_deleted_tc_log())
+            || (spare.frm && renamed && self.paths.iter().any(frm))
     }
 }
 
@@ -114,6 +130,7 @@ pub struct AtRisk {
     /// Names changed before this place are durable, but for those of strict directories.
     committed: u64,
     dirs_committed: HashMap<PathBuf, u64>,
+    spare: Spare,
 }
 
 fn bad<E: std::fmt::Display>(what: &str) -> impl Fn(E) -> io::Error + '_ {
@@ -121,7 +138,7 @@ fn bad<E: std::fmt::Display>(what: &str) -> impl Fn(E) -> io::Error + '_ {
 }
 
 impl AtRisk {
-    pub fn read(side: &Path) -> io::Result<AtRisk> {
+    pub fn read(side: &Path, spare: Spare) -> io::Result<AtRisk> {
         let journal = File::open(side.join("journal"))?;
         let mut header = [0u8; 16];
         journal.read_exact_at(&mut header, 0).map_err(bad("the journal's header"))?;
@@ -135,6 +152,7 @@ impl AtRisk {
             names: Vec::new(),
             committed: 0,
             dirs_committed: HashMap::new(),
+            spare,
         };
         let mut position = HEADER_BYTES;
         while position < at_risk.end {
@@ -267,9 +285,10 @@ impl AtRisk {
 
     /// The fates of files that the stock server does not sync as it should, see `TC_LOG`.
     fn spared(&self, side: &Path) -> io::Result<BTreeMap<u64, Fate>> {
-        let deleted = self.names.iter().filter(|n| n.is_deleted_tc_log());
+        let deleted = self.names.iter().filter(|n| self.spare.tc_log && n.is_deleted_tc_log());
         let mut fates: BTreeMap<_, _> = deleted.map(|n| (n.entry.file, Fate::Nothing)).collect();
-        if let Ok(meta) = fs::metadata(side.with_file_name("data").join(DDL_LOG)) {
+        let ddl_log = fs::metadata(side.with_file_name("data").join(DDL_LOG));
+        if let Some(meta) = ddl_log.ok().filter(|_| self.spare.ddl_log) {
             for id in self.files.keys() {
                 let file = fs::metadata(side.join("files").join(id.to_string()));
                 if file.is_ok_and(|file| file.ino() == meta.ino()) {
@@ -369,7 +388,7 @@ impl AtRisk {
             };
             lost.names_at_risk += indexes.len() as u64;
             let (spared, lossy): (Vec<usize>, _) =
-                indexes[kept..].iter().partition(|i| self.names[**i].is_spared());
+                indexes[kept..].iter().partition(|i| self.names[**i].is_spared(self.spare));
             for index in &spared {
                 writeln!(story, "  name spared: {:?}", self.names[*index].paths)?;
             }

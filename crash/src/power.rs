@@ -2,7 +2,7 @@
 //! and what happens to the files when it is off.
 
 use crate::journal::{MAX_BYTES, WORD_CALLS, WORD_CUT_AT, WORD_CUT_PHASE};
-use crate::loss::{AtRisk, Lost};
+use crate::loss::{AtRisk, Lost, Spare};
 use crate::rng::Rng;
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -24,6 +24,8 @@ pub struct PowerPlan {
     pub kills_with_binlog: bool,
     /// Cuts during the restart, in half of the rounds.
     pub cuts_in_recovery: bool,
+    /// Losses that no server survives.
+    pub spare: Spare,
 }
 
 #[derive(Clone)]
@@ -121,7 +123,7 @@ impl Power {
         let story = self.side.with_file_name("cuts.log");
         let mut story = BufWriter::new(File::options().create(true).append(true).open(story)?);
         self.name_inodes(&mut story)?;
-        let at_risk = AtRisk::read(&self.side)?;
+        let at_risk = AtRisk::read(&self.side, self.plan.spare)?;
         let fate = at_risk.common_fate(rng);
         let lost = at_risk.lose(&self.side, &[strict], fate, rng, &mut story)?;
         story.flush()?;

@@ -67,6 +67,16 @@ const WATCHED_OPTIONS: [&str; 4] = [
     "--innodb-buffer-pool-load-at-startup=0",
 ];
 
+/// What becomes of the binlog at a commit.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Binlog {
+    Off,
+    /// Sluice's log has it, and completes the file at a start: what the file's end holds may be lost.
+    InLog,
+    /// The server syncs its file.
+    Synced,
+}
+
 /// How the server of one data directory is started, every time.
 #[derive(Clone)]
 pub struct Launch {
@@ -74,7 +84,7 @@ pub struct Launch {
     /// Holds data/, the socket and the error log.
     pub dir: PathBuf,
     pub engine: String,
-    pub binlog: bool,
+    pub binlog: Binlog,
     /// Small sizes, so that checkpoints and binlog rotations happen within seconds.
     pub log_mib: i64,
     pub binlog_rotation_kib: i64,
@@ -140,10 +150,12 @@ impl Launch {
     }
 
     fn binlog_options(&self) -> Vec<String> {
-        if !self.binlog {
+        if self.binlog == Binlog::Off {
             return vec!["--skip-log-bin".into()];
         }
+        let in_log = if self.binlog == Binlog::InLog { "ON" } else { "OFF" };
         vec![
+            format!("--loose-sluice-persist-binlog-to-redo={in_log}"),
             "--log-bin=binlog".into(),
             "--binlog-format=ROW".into(),
             "--sync-binlog=1".into(),

@@ -4,7 +4,7 @@
 //! Safety argument: the calls into libc take descriptors of live files, NUL-terminated literals and
 //! a mapping that is as long as what is written to it.
 
-use crate::loss::{AtRisk, Fate};
+use crate::loss::{AtRisk, Fate, Spare};
 use crate::power::{Power, PowerPlan};
 use crate::rng::Rng;
 use std::fs::{self, File};
@@ -127,7 +127,7 @@ fn left_by(plan: &PowerPlan, dir: &Path, fate: Fate) -> Result<(), Vec<String>> 
     }
     let side = dir.join("side");
     let strict = [dir.join("data/sluice").canonicalize().map_err(fail)?];
-    AtRisk::read(&side)
+    AtRisk::read(&side, Spare::ALL)
         .and_then(|risk| risk.lose(&side, &strict, Some(fate), &mut Rng::new(1), &mut io::sink()))
         .map_err(fail)?;
     match problems.is_empty() {

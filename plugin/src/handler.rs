@@ -115,6 +115,7 @@ impl Handler {
                 "the definition of {name} in the server is not the one it was created with"
             )));
         };
+        name_rows(&table, &shape);
         Ok(Handler {
             stale,
             wanted: Vec::new(),
@@ -146,6 +147,7 @@ impl Handler {
         }
         let table = engine.table(&self.name)?.ok_or(Error::NotFound)?;
         if table.id() != self.table.id() {
+            name_rows(&table, &self.shape);
             self.table = table;
             self.scan_end();
         }
@@ -679,6 +681,14 @@ impl Handler {
         row::unpack(shape, 0, payload, &self.wanted, record)?;
         key::take_columns(shape, 0, &self.row_key, &mut self.variable, record)
     }
+}
+
+/// The engine follows rows through the indexes, for which it must know their keys.
+fn name_rows(table: &Table, shape: &Shape) {
+    let shape = shape.clone();
+    table.name_rows(Arc::new(move |index, key, payload| {
+        key::split_entry(&shape, index, key, payload).map(|(row, _)| row.to_vec())
+    }));
 }
 
 fn as_entries(buffers: &[EntryBuffer]) -> Vec<Entry<'_>> {

@@ -17,4 +17,5 @@ on_tmpfs() {
     # shellcheck disable=SC2016
     exec "${unshare[@]}" bash -c 'mount -t tmpfs -o size=5g tmpfs "$SLUICE_RUN_DIR" && exec "$0" "$@"' "$0" "$@"
   fi
+  say "no file system in memory (no right to mount one, or less than 6 GiB free): slower, in $RUN_DIR"
 }

@@ -8,8 +8,8 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 const USAGE: &str = "usage: sluice-sim run --seeds N [--first S] [--jobs N] [--seconds N] [--trace]
-       sluice-sim planted --seeds N [--jobs N]: every bug of os/planted.rs must be found by
-                                                one of the first N seeds
+       sluice-sim planted --seeds N [--jobs N] [--bug NAME]: every bug of os/planted.rs, or
+                                   this one, must be found by one of the first N seeds
   --seeds N    run seeds S to S+N-1
   --first S    default 0
   --jobs N     so many seeds at a time (default: one per core)
@@ -29,6 +29,7 @@ struct Args {
     hashes: bool,
     trace: bool,
     planted: bool,
+    bug: Option<String>,
 }
 
 fn parse(words: impl Iterator<Item = String>) -> Option<Args> {
@@ -43,6 +44,7 @@ fn parse(words: impl Iterator<Item = String>) -> Option<Args> {
             "--seeds" => args.seeds = words.pop_front()?.parse().ok()?,
             "--first" => args.first = words.pop_front()?.parse().ok()?,
             "--jobs" => args.jobs = words.pop_front()?.parse().ok()?,
+            "--bug" => args.bug = Some(words.pop_front()?),
             "--seconds" => args.seconds = Some(words.pop_front()?.parse().ok()?),
             _ => return None,
         }
@@ -141,7 +143,8 @@ fn main() -> ExitCode {
 
 /// Every planted bug must be found.
 fn planted(args: &Args) -> ExitCode {
-    let bugs: Mutex<VecDeque<Bug>> = Mutex::new(Bug::ALL.into());
+    let asked = |bug: &Bug| args.bug.as_ref().is_none_or(|name| *name == format!("{bug:?}"));
+    let bugs: Mutex<VecDeque<Bug>> = Mutex::new(Bug::ALL.into_iter().filter(asked).collect());
     let (found, missed) = (AtomicU64::new(0), AtomicU64::new(0));
     let take = || bugs.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
     let hunt = || {

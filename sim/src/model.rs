@@ -168,12 +168,6 @@ impl Model {
         rows
     }
 
-    /// The newest commit that changed a table in this life; zero if there is none.
-    pub fn newest_csn(&self, table: TableKey) -> u64 {
-        let versions = self.versions.range((table, 0)..=(table, u32::MAX));
-        versions.filter_map(|(_, v)| v.last()).map(|v| v.0).max().unwrap_or(0)
-    }
-
     pub fn newest(&self, table: TableKey) -> Rows {
         self.rows_at(table, u64::MAX)
     }

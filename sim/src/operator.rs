@@ -86,8 +86,10 @@ fn one_order(life: &Life, rng: &mut SimRng) -> Step {
 
 impl Life {
     /// An error is fine only when the power is off.
+    #[track_caller]
     pub fn power_off(&self, error: &Error) -> PowerOff {
-        let fits = matches!(error, Error::Io { .. } | Error::Poisoned { .. });
+        // Who waits for a checkpoint that finds the machine dark is told that the log is full.
+        let fits = matches!(error, Error::Io { .. } | Error::Poisoned { .. } | Error::Full { .. });
         assert!(fits && self.is_dark(), "{error}");
         PowerOff
     }

@@ -1,5 +1,6 @@
 //! What a table holds.
 
+use sluice_engine::base::Result;
 use sluice_engine::db::{Entry, IndexSpec, RowWrite, TableSpec};
 use sluice_engine::os::sim::SimRng;
 use std::collections::BTreeMap;
@@ -23,6 +24,11 @@ pub fn spec() -> TableSpec {
     let index = |unique| IndexSpec { unique };
     let indexes = vec![index(true), index(false), index(true)];
     TableSpec { indexes, definition: b"sim".to_vec(), autoinc_start: 1, compression: None }
+}
+
+/// Where the entries of the indexes keep the primary key.
+pub fn name_of(index: usize, key: &[u8], payload: &[u8]) -> Result<Vec<u8>> {
+    Ok(if index == 1 { key[1..].to_vec() } else { payload.to_vec() })
 }
 
 impl Row {

@@ -209,7 +209,7 @@ impl Engine {
         // Moving appends: without room it would only delay the checkpoint.
         if self.redo_bytes() < self.log_capacity() {
             if let Some(target) = self.move_target() {
-                more = self.ctx.move_step(target)?;
+                more = self.ctx.move_step(target, &self.sweep)?;
             }
         }
         Ok(Next::from(self.ctx.sweep_step(&self.sweep)? || more))

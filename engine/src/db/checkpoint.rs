@@ -81,8 +81,6 @@ impl Engine {
             redo_from,
             catalog_root: self.catalog_root,
             old_versions_root: self.old_versions_root,
-            // What was moved is in the log, which is flushed below.
-            moved_to: self.ctx.old.moved_to(),
             next_txn: self.ctx.table.next_id().0,
             next_page: self.env.next_page().0,
             next_tree: u64::from(self.next_tree.load(Ordering::SeqCst)),
@@ -104,6 +102,9 @@ impl Engine {
             let (first_lsn, last_lsn) = (item.first_lsn, item.last_lsn);
             note.purge.push(PurgeNote { txn: item.txn, first_lsn, last_lsn });
         }
+        // Behind the purge's items: those that left it because they were moved lie below. What was
+        // moved is in the log, which is flushed below.
+        note.moved_to = self.ctx.old.moved_to();
         for table in self.tables.read().values() {
             note.counters.push((table.id(), table.autoinc_peek()));
         }
@@ -137,10 +138,11 @@ impl Engine {
     pub(crate) fn release_log(&self) {
         // Makes the pins of snapshots to come exact.
         self.ctx.table.oldest_needed_lsn();
-        let pins = self.log_pins();
-        let only_redo = planted::is(Bug::LogSegmentFreedEarly);
-        let kept = pins.iter().filter(|pin| !only_redo || pin.0 == "log_pin_redo_bytes");
-        if let Some(low) = kept.map(|pin| pin.1).min() {
+        let low = match planted::is(Bug::LogSegmentFreedEarly) {
+            true => Some(self.checkpoint.lock().redo_from),
+            false => self.log_pins().iter().map(|pin| pin.1).min(),
+        };
+        if let Some(low) = low {
             self.ctx.old.release(low);
             self.wal.retain_from(low);
         }
@@ -148,7 +150,10 @@ impl Engine {
 
     /// What keeps log, each with the first position that it needs.
     pub(crate) fn log_pins(&self) -> Vec<(&'static str, Lsn)> {
-        let state = *self.checkpoint.lock();
+        let mut state = *self.checkpoint.lock();
+        if planted::is(Bug::MovedLogFreedEarly) {
+            state.moved_to = self.ctx.old.moved_to();
+        }
         let mut pins = vec![("log_pin_redo_bytes", state.needs_from)];
         let mut pin =
             |name, lsn: Option<Lsn>| pins.extend(lsn.map(|l| (name, l.max(state.moved_to))));

@@ -202,8 +202,8 @@ impl Engine {
         let mut payload = Vec::with_capacity(4 + ids.len() * 3);
         put_varint(&mut payload, ids.len() as u64);
         ids.iter().for_each(|id| put_varint(&mut payload, u64::from(id.0)));
-        let appended = self.wal.append(RECORD_DROP_TREES, &[&payload]);
-        if !planted::is(Bug::DropTreesWithoutFlush) {
+        if !planted::is(Bug::DropTreesNotLogged) {
+            let appended = self.wal.append(RECORD_DROP_TREES, &[&payload]);
             self.wal.flush_to(appended.end)?;
         }
         self.dropped_trees.lock().extend(ids);

@@ -223,6 +223,8 @@ impl Engine {
         while self.redo_bytes() >= self.log_capacity() {
             self.check_running()?;
             self.wal.admit()?;
+            // Without a store there will be no checkpoint.
+            self.store.check_poison()?;
             self.wake_background();
             self.wait_for_announcement(slice);
             waited += slice;

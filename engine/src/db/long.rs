@@ -11,7 +11,7 @@ use super::trx::Trx;
 use crate::base::codec::{put_varint, Reader};
 use crate::base::limits::{ROW_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::base::{Error, Result, ENTRY_HEADER_BYTES};
-use crate::txn::{Expect, Isolation, ReadMode, Written};
+use crate::txn::{Expect, Isolation, ReadMode, WaitPolicy, Written};
 
 const INLINE: u8 = 0;
 const REFERENCE: u8 = 1;
@@ -117,6 +117,30 @@ impl Trx {
         mode: ReadMode,
         stored: &mut Vec<u8>,
     ) -> Result<bool> {
+        let may_miss = self.isolation() == Isolation::ReadUncommitted;
+        self.load(table, mode, may_miss, stored)
+    }
+
+    /// The payload of an entry's newest version. `false`: a part of it is gone, so the row is not
+    /// this transaction's.
+    pub(crate) fn load_newest(&mut self, table: &Table, stored: &mut Vec<u8>) -> Result<bool> {
+        let newest = ReadMode::Lock { exclusive: false, wait: WaitPolicy::Wait };
+        self.load(table, newest, true, stored)
+    }
+
+    /// The payload of a version that the snapshot sees. `false`: this transaction has deleted
+    /// parts of it, so the row is its own.
+    pub(crate) fn load_seen(&mut self, table: &Table, stored: &mut Vec<u8>) -> Result<bool> {
+        self.load(table, ReadMode::Snapshot, true, stored)
+    }
+
+    fn load(
+        &mut self,
+        table: &Table,
+        mode: ReadMode,
+        may_miss: bool,
+        stored: &mut Vec<u8>,
+    ) -> Result<bool> {
         match stored.first() {
             Some(&INLINE) => {
                 stored.drain(..1);
@@ -124,7 +148,7 @@ impl Trx {
             }
             Some(&REFERENCE) => {
                 let reference = Reference::decode(&stored[1..])?;
-                self.load_chunks(table, mode, &reference, stored)
+                self.load_chunks(table, mode, may_miss, &reference, stored)
             }
             _ => Err(Error::corrupt("unknown payload form", table.name.clone())),
         }
@@ -134,6 +158,7 @@ impl Trx {
         &mut self,
         table: &Table,
         mode: ReadMode,
+        may_miss: bool,
         reference: &Reference,
         out: &mut Vec<u8>,
     ) -> Result<bool> {
@@ -155,7 +180,7 @@ impl Trx {
                     self.session.get_newest(&table.long_values, &key, &mut bytes)?
                 }
             };
-            if !found && self.isolation() == Isolation::ReadUncommitted {
+            if !found && may_miss {
                 return Ok(false);
             }
             if !found {

@@ -33,6 +33,7 @@ pub mod inspect;
 mod long;
 mod note;
 mod open;
+mod overtaken;
 mod prepared;
 #[cfg(test)]
 mod quarantine_tests;
@@ -57,5 +58,6 @@ pub use check::{CheckDepth, RowKeyOf, TableReport};
 pub use config::{Compression, Config, FlushAtCommit, Host, Level, NoHost};
 pub use engine::Engine;
 pub use open::Geometry;
+pub use overtaken::RowNames;
 pub use table::{IndexSpec, Table, TableSpec};
 pub use trx::{Entry, RowWrite, TableCursor as Cursor, Trx};

@@ -472,6 +472,7 @@ impl Engine {
             gates,
             long_values,
             counters,
+            row_names: Mutex::new(None),
             created,
             wal: Arc::clone(&self.wal),
             store: Arc::clone(&self.store),

@@ -1,5 +1,6 @@
 //! An open table: its trees and its counters.
 
+use super::overtaken::RowNames;
 use crate::base::codec::put_varint;
 use crate::base::Csn;
 use crate::catalog::TableDef;
@@ -50,6 +51,7 @@ pub struct Table {
     pub(crate) gates: Vec<Arc<TreeGate>>,
     pub(crate) long_values: Arc<TreeGate>,
     pub(crate) counters: Arc<Counters>,
+    pub(crate) row_names: Mutex<Option<Arc<RowNames>>>,
     /// Snapshots before this one do not know the table.
     pub(crate) created: Csn,
     pub(crate) wal: Arc<Wal>,
@@ -185,6 +187,7 @@ impl Table {
             gates: self.gates.clone(),
             long_values: Arc::clone(&self.long_values),
             counters: Arc::clone(&self.counters),
+            row_names: Mutex::new(self.row_names()),
             created: self.created,
             wal: Arc::clone(&self.wal),
             store: Arc::clone(&self.store),

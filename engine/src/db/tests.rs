@@ -11,6 +11,8 @@ use std::time::Duration;
 
 #[path = "old_version_tests.rs"]
 mod old_versions;
+#[path = "overtaken_tests.rs"]
+mod overtaken;
 #[path = "rollback_tests.rs"]
 mod rollback;
 

@@ -319,6 +319,9 @@ impl Trx {
         let found = match mode {
             ReadMode::Snapshot => {
                 self.check_age(table)?;
+                if self.session.has_overtaken() && self.follows_rows(table, index, mode) {
+                    return self.get_contested(table, index, key, payload);
+                }
                 self.session.get(gate, key, payload)
             }
             ReadMode::Lock { exclusive, wait } => {
@@ -363,17 +366,31 @@ impl Trx {
         }
         cursor.table = Some(Arc::clone(table));
         cursor.index = index;
+        cursor.second = None;
         cursor.entries.start(&table.gates[index], from, to, direction, mode);
+        if self.follows_rows(table, index, mode) {
+            cursor.entries.follow_rows(table.def.indexes[index].unique);
+        }
         Ok(())
     }
 
     /// Moves to the next entry; `false` at the end.
     pub fn next(&mut self, cursor: &mut TableCursor) -> Result<bool> {
         let Some(table) = cursor.table.clone() else { return Ok(false) };
+        if let Some(payload) = cursor.second.take() {
+            *cursor.entries.payload_mut() = payload;
+            return Ok(true);
+        }
         loop {
             let found = self.session.next(&mut cursor.entries);
             if !self.end_victim(found)? {
                 return Ok(false);
+            }
+            if let Some(contested) = cursor.entries.take_contested() {
+                if self.settle_at(&table, cursor, contested)? {
+                    return Ok(true);
+                }
+                continue;
             }
             let mode = cursor.entries.mode();
             if self.load_payload(&table, mode, cursor.entries.payload_mut())? {
@@ -448,8 +465,10 @@ fn index_fault(table: &Table, index: usize, what: &str) -> Error {
 #[derive(Default)]
 pub struct TableCursor {
     table: Option<Arc<Table>>,
-    index: usize,
-    entries: Cursor,
+    pub(crate) index: usize,
+    pub(crate) entries: Cursor,
+    /// The other row of the entry on which the cursor stands.
+    pub(crate) second: Option<Vec<u8>>,
 }
 
 impl TableCursor {
@@ -467,6 +486,7 @@ impl TableCursor {
 
     pub fn stop(&mut self) {
         self.entries.stop();
+        self.second = None;
         self.table = None;
     }
 }

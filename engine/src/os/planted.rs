@@ -17,10 +17,15 @@ pub enum Bug {
     MapChangesNotSynced,
     /// The superblock is not synced before what only the older one needs is released.
     SuperblockNotSynced,
-    /// A store segment is reused at once, not after the checkpoint that stops naming it.
+    /// A store segment is free when its last record is replaced, not after the checkpoint that
+    /// stops naming it.
     StoreSegmentFreedEarly,
-    /// Log segments go as if nothing but the checkpoint needed them.
+    /// Log segments go as if nothing but redo needed them.
     LogSegmentFreedEarly,
+    /// Log goes when its versions were moved, not when a checkpoint says so.
+    MovedLogFreedEarly,
+    /// The sweep of moved versions believes that no snapshot needs any.
+    SweepIgnoresSnapshots,
     /// Purge believes that nobody needs the delete marks of committed transactions.
     PurgeIgnoresSnapshots,
     /// A transaction with deletes is not handed to the purge.
@@ -29,9 +34,10 @@ pub enum Bug {
     HorizonTooHigh,
     /// The redo point is the log's end.
     RedoPointTooHigh,
-    /// Pages of dropped trees are freed before the record that says so is durable.
-    DropTreesWithoutFlush,
-    /// Inserts do not look at the intervals that others have locked.
+    /// Pages of dropped trees are freed without a record that says so. (One that is only not
+    /// flushed does no harm: the checkpoint that forgets the pages flushes it first.)
+    DropTreesNotLogged,
+    /// Nobody looks at the intervals that others have locked.
     IntervalNotChecked,
     /// A checkpoint forgets the transactions that are open.
     CheckpointForgetsOpen,
@@ -41,7 +47,7 @@ pub enum Bug {
 
 #[cfg(feature = "sim")]
 impl Bug {
-    pub const ALL: [Bug; 16] = [
+    pub const ALL: [Bug; 18] = [
         Bug::CommitWithoutFlush,
         Bug::LogWriteNotDurable,
         Bug::CheckpointWithoutStoreSync,
@@ -50,11 +56,13 @@ impl Bug {
         Bug::SuperblockNotSynced,
         Bug::StoreSegmentFreedEarly,
         Bug::LogSegmentFreedEarly,
+        Bug::MovedLogFreedEarly,
+        Bug::SweepIgnoresSnapshots,
         Bug::PurgeIgnoresSnapshots,
         Bug::LostDeleteMark,
         Bug::HorizonTooHigh,
         Bug::RedoPointTooHigh,
-        Bug::DropTreesWithoutFlush,
+        Bug::DropTreesNotLogged,
         Bug::IntervalNotChecked,
         Bug::CheckpointForgetsOpen,
         Bug::DirtyTooLate,

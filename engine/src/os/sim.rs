@@ -126,6 +126,13 @@ impl SimOs {
         self.world.lock().mutations
     }
 
+    /// Whether the power is off.
+    pub fn is_dark(&self) -> bool {
+        let world = self.world.lock();
+        let cut = world.fail_at.filter(|(_, fault)| *fault == Fault::PowerCut);
+        cut.is_some_and(|(at, _)| world.mutations > at)
+    }
+
     /// Ends this life: unsynced blocks and names are kept, dropped or torn at random. Every
     /// file opened before refuses from now on.
     pub fn crash(&self) {

@@ -71,10 +71,6 @@ impl Store {
         self.check_poison()?;
         let new_map = self.snapshot_if_wanted(&cp)?;
         let capture = self.state.write().capture();
-        let too_early = planted::is(Bug::StoreSegmentFreedEarly);
-        if too_early {
-            self.state.write().segments.release(&capture.releasable, self.epochs.now());
-        }
         let prepared = self.prepare(&cp, new_map, &capture, note, flush_log_past);
         let (sb, changes) = match prepared {
             Ok(prepared) => prepared,
@@ -96,7 +92,7 @@ impl Store {
         (cp.current, cp.changes, cp.newest) = (sb, changes, first);
         self.write_slot(&cp, sb, second)?;
         add(&self.counters.checkpoints, 1);
-        if !too_early {
+        if !planted::is(Bug::StoreSegmentFreedEarly) {
             self.state.write().segments.release(&capture.releasable, self.epochs.now());
         }
         if !capture.releasable.is_empty() {

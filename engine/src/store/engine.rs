@@ -14,6 +14,7 @@ use super::stats::{add, Counters};
 use super::superblock::{self, Superblock, SLOTS};
 use super::{PageWrite, StoreOptions};
 use crate::base::{Error, Lsn, PageId, Result, TreeId, BLOCK_BYTES, PAGE_BYTES};
+use crate::os::planted::{self, Bug};
 use crate::os::sync::{Mutex, RwLock};
 use crate::os::{AlignedBuf, File, OpenMode, Os};
 use std::path::{Path, PathBuf};
@@ -235,6 +236,10 @@ impl Store {
         if self.pages.tail_is_long() {
             self.write_tail()?;
         }
+        if planted::is(Bug::StoreSegmentFreedEarly) {
+            let segments = &mut self.state.write().segments;
+            segments.release(&segments.releasable(), self.epochs.now());
+        }
         let mut next = 0;
         while next < records.len() {
             let mut stream = self.pages.stream(kind);
@@ -349,7 +354,7 @@ impl Store {
         self.poison.lock().is_some()
     }
 
-    pub(super) fn check_poison(&self) -> Result<()> {
+    pub fn check_poison(&self) -> Result<()> {
         match &*self.poison.lock() {
             Some(cause) => Err(Error::Poisoned { cause: cause.clone() }),
             None => Ok(()),

@@ -4,6 +4,7 @@
 //! entries out of one leaf at a time; locking scans take one entry per step, so that nothing is
 //! locked which the statement does not look at.
 
+use super::contested::Contested;
 use super::read::{unsettled, Attempt, ReadMode, Seen, View, WaitPolicy};
 use super::session::Session;
 use super::trees::TreeGate;
@@ -25,6 +26,8 @@ enum Item {
     Live { key: (usize, usize), payload: (usize, usize) },
     /// An older version must be looked for in the log.
     Older { key: (usize, usize), head: EntryHeader },
+    /// Its row decides which version counts.
+    Contested { key: (usize, usize) },
 }
 
 /// A place in a scan. Reused from scan to scan to keep its buffers.
@@ -41,6 +44,9 @@ pub struct Cursor {
     ended: bool,
     key: Vec<u8>,
     payload: Vec<u8>,
+    /// The reader follows rows that it has overtaken; whether payloads name the rows.
+    follows: Option<bool>,
+    contested: Option<Contested>,
 }
 
 impl Default for Cursor {
@@ -58,6 +64,8 @@ impl Default for Cursor {
             ended: true,
             key: Vec::new(),
             payload: Vec::new(),
+            follows: None,
+            contested: None,
         }
     }
 }
@@ -74,6 +82,25 @@ impl Cursor {
 
     pub fn payload_mut(&mut self) -> &mut Vec<u8> {
         &mut self.payload
+    }
+
+    pub fn key_mut(&mut self) -> &mut Vec<u8> {
+        &mut self.key
+    }
+
+    pub fn is_backward(&self) -> bool {
+        self.direction == Direction::Backward
+    }
+
+    /// From now on, where the reader has overtaken its snapshot, steps stop at entries whose row
+    /// decides what they show, with [`Cursor::take_contested`]. `names_in_payload`: the keys of
+    /// the index do not contain those of the rows.
+    pub fn follow_rows(&mut self, names_in_payload: bool) {
+        self.follows = Some(names_in_payload);
+    }
+
+    pub fn take_contested(&mut self) -> Option<Contested> {
+        self.contested.take()
     }
 
     pub fn mode(&self) -> ReadMode {
@@ -103,6 +130,8 @@ impl Cursor {
         self.next_item = 0;
         self.batch_entries = BATCH_FIRST;
         self.ended = false;
+        self.follows = None;
+        self.contested = None;
     }
 
     pub fn stop(&mut self) {
@@ -184,6 +213,26 @@ impl Session {
                     Err(error) => Err(error),
                 }
             }
+            Item::Contested { key } => {
+                cursor.key.clear();
+                cursor.key.extend_from_slice(&cursor.bytes[key.0..key.1]);
+                let Some(gate) = cursor.gate.clone() else { return Ok(false) };
+                cursor.contested = Some(self.contested(&gate, &cursor.key)?);
+                Ok(true)
+            }
+        }
+    }
+
+    /// `None`: the entry is contested.
+    fn judge_item<'a>(
+        &self,
+        view: View,
+        follows: Option<bool>,
+        entry: &'a [u8],
+    ) -> Result<Option<Seen<'a>>> {
+        match follows {
+            Some(in_payload) if self.is_contested(entry, in_payload)? => Ok(None),
+            _ => self.judge(view, entry).map(Some),
         }
     }
 
@@ -197,6 +246,7 @@ impl Session {
         cursor.bytes.clear();
         cursor.next_item = 0;
         let (limit, direction) = (cursor.batch_entries, cursor.direction);
+        let follows = cursor.follows.filter(|_| self.has_overtaken());
         let Cursor { batch, bytes, from, to, .. } = cursor;
         let mut fault = None;
         let mut reached_end = false;
@@ -211,13 +261,14 @@ impl Session {
             let at = bytes.len();
             bytes.extend_from_slice(key);
             last = (at, bytes.len());
-            match self.judge(view, entry) {
-                Ok(Seen::Live(payload)) => {
+            match self.judge_item(view, follows, entry) {
+                Ok(None) => batch.push(Item::Contested { key: last }),
+                Ok(Some(Seen::Live(payload))) => {
                     bytes.extend_from_slice(payload);
                     batch.push(Item::Live { key: last, payload: (last.1, bytes.len()) });
                 }
-                Ok(Seen::Older(head)) => batch.push(Item::Older { key: last, head }),
-                Ok(Seen::Nothing) => {}
+                Ok(Some(Seen::Older(head))) => batch.push(Item::Older { key: last, head }),
+                Ok(Some(Seen::Nothing)) => {}
                 Err(error) => {
                     fault = Some(error);
                     return ControlFlow::Break(());

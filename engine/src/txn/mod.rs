@@ -41,6 +41,7 @@
 //!     owner's `held`; manager, then the table's exception set. The table never calls the manager.
 //! 13. Threads sleep and time is read in `park` only.
 
+mod contested;
 mod cursor;
 mod deadlock;
 mod interrupt;
@@ -61,6 +62,7 @@ mod table;
 mod trees;
 mod write;
 
+pub use contested::Contested;
 pub use cursor::Cursor;
 pub use interrupt::Owner;
 pub use lock::{Conflict, Enqueued, Granted, LockManager, Ticket};

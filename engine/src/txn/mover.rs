@@ -9,6 +9,7 @@ use super::session::Context;
 use super::{Snapshot, TxnState};
 use crate::base::{Error, Lsn, Result, TreeId, TxnId};
 use crate::btree::{decode_record, Direction, LeafEnd, RECORD_TREE};
+use crate::os::planted::{self, Bug};
 use crate::os::sync::Mutex;
 use crate::wal::RecordRef;
 use std::collections::HashSet;
@@ -30,7 +31,7 @@ pub(super) enum Pin {
 /// Where the sweep of the tree stands.
 #[derive(Default)]
 pub(crate) struct Sweep {
-    /// Everybody who held something back since the last sweep began.
+    /// Everybody for whose sake something was moved or kept since the last sweep began.
     pins: HashSet<Pin>,
     /// The next key; `None` while no sweep is under way.
     at: Option<Vec<u8>>,
@@ -68,7 +69,7 @@ fn lies_between(context: &Context, pins: &[Snapshot], txn: TxnId, replaced: Opti
 impl Context {
     /// Moves needed versions below `target` to the tree, a piece of the log at a time. Answers
     /// whether something is left.
-    pub fn move_step(&self, target: Lsn) -> Result<bool> {
+    pub(crate) fn move_step(&self, target: Lsn, sweep: &Mutex<Sweep>) -> Result<bool> {
         // Whoever registers after this end was read writes behind it.
         let target = target.min(self.wal.end());
         let moved_to = self.old.moved_to();
@@ -77,13 +78,24 @@ impl Context {
         if from >= target {
             return Ok(false);
         }
-        let (candidates, next) = self.read_candidates(from, target)?;
+        let (candidates, next) = match self.read_candidates(from, target) {
+            // Whoever held it is gone, and a checkpoint has let go of it: nobody needs it.
+            Err(Error::NotRetained) if from < self.wal.oldest() => return Ok(true),
+            read => read?,
+        };
         let pins = self.table.snapshots_below(next);
+        let mut needed_by: HashSet<Pin> = pins.iter().map(|s| Pin::Snapshot(s.number())).collect();
         for one in &candidates {
             if one.held || lies_between(self, &pins, one.txn, one.replaced) {
                 self.old.insert(one.lsn, one.tree, &one.key, &one.note)?;
+                if pins.iter().all(|s| s.sees(&self.table, one.txn, None)) {
+                    needed_by.insert(Pin::Transaction(one.txn));
+                }
             }
         }
+        // Who is gone by the next sweep was not necessarily there at the last one. A transaction
+        // that only waited for the purge counts as gone: the sweep purges from here on.
+        sweep.lock().pins.extend(needed_by);
         self.old.set_moved_to(next);
         self.registry.drop_purge_below(next);
         Ok(next < target)
@@ -222,7 +234,10 @@ impl Context {
             .iter()
             .map(|m| matches!(self.table.state(m.txn), TxnState::Committed(_)))
             .collect();
-        let pins = self.table.snapshots_below(sweep.limit);
+        let mut pins = self.table.snapshots_below(sweep.limit);
+        if planted::is(Bug::SweepIgnoresSnapshots) {
+            pins.clear();
+        }
         for (version, settled) in found.iter().zip(settled) {
             let unseen = || pins.iter().any(|s| !s.sees(&self.table, version.txn, None));
             let needed = !settled

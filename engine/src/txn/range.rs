@@ -2,6 +2,7 @@
 
 use super::interrupt::Owner;
 use super::lock_queue::Mode;
+use crate::os::planted::{self, Bug};
 use std::cmp::Ordering;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -118,6 +119,7 @@ impl Intervals {
             row_mode.is_none_or(|mode| i.mode.conflicts(mode))
                 && *i.owner != *owner
                 && i.contains(key)
+                && !planted::is(Bug::IntervalNotChecked)
         };
         self.list.iter().filter(in_the_way).map(|i| &i.owner)
     }

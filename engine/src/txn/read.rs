@@ -14,7 +14,7 @@ use crate::base::{EntryHeader, Error, Result, TreeId, TxnId};
 use std::ops::Bound;
 
 /// How often a read looks again at an entry that keeps changing under it.
-const RETRIES_MAX: usize = 1000;
+pub(super) const RETRIES_MAX: usize = 1000;
 
 /// From where to where.
 pub(crate) type KeyRange<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);

@@ -76,6 +76,8 @@ pub struct Session {
     pub(crate) isolation: Isolation,
     pub(crate) lock_timeout: Duration,
     snapshot: Option<Snapshot>,
+    /// A write of this transaction has replaced a version that the snapshot does not see.
+    pub(super) overtook: bool,
     published: Option<(Csn, Lsn)>,
     /// Versions written by this transaction.
     pub(crate) writes: u64,
@@ -93,6 +95,7 @@ impl Session {
             isolation: Isolation::RepeatableRead,
             lock_timeout: Duration::from_secs(50),
             snapshot: None,
+            overtook: false,
             published: None,
             writes: 0,
             lock_is_new: false,
@@ -132,6 +135,7 @@ impl Session {
 
     pub fn drop_snapshot(&mut self) {
         self.snapshot = None;
+        self.overtook = false;
     }
 
     /// The transaction's id, made at its first write.
@@ -223,13 +227,13 @@ impl Session {
     /// of no further use.
     pub fn detach(&mut self) -> Option<(Arc<Open>, Arc<Owner>)> {
         let open = self.open.take()?;
-        self.snapshot = None;
+        self.drop_snapshot();
         self.is_detached = true;
         Some((open, Arc::clone(&self.owner)))
     }
 
     fn end(&mut self) {
-        self.snapshot = None;
+        self.drop_snapshot();
         self.writes = 0;
         self.ctx.locks.release_all(&self.owner);
     }

@@ -9,7 +9,6 @@ use super::{Enqueued, Mode, Ticket, TxnState};
 use crate::base::entry::{DELETED, FIRST};
 use crate::base::{EntryHeader, Error, Lsn, Result, TreeId, TxnId, ENTRY_HEADER_BYTES};
 use crate::btree::Change;
-use crate::os::planted::{self, Bug};
 use crate::wal::ReadAhead;
 
 /// What a write expects to find.
@@ -56,13 +55,15 @@ impl Session {
         }
         loop {
             let mut obstacle = None;
+            let mut overtakes = false;
             open.begin_record(self.ctx.wal.end());
             let changed = gate.tree().change(key, &mut |current| {
                 obstacle = self.find_obstacle(&open, gate.id(), key, current, expect);
-                match obstacle {
-                    Some(_) => Change::Keep,
-                    None => new_version(&open, key, payload, current),
+                if obstacle.is_some() {
+                    return Change::Keep;
                 }
+                overtakes = self.overtakes(current);
+                new_version(&open, key, payload, current)
             });
             match changed {
                 Ok(Some(appended)) => open.end_record(appended.lsn),
@@ -74,6 +75,7 @@ impl Session {
             match obstacle {
                 None => {
                     self.writes += 1;
+                    self.overtook |= overtakes;
                     self.owner.set_undo_count(self.writes);
                     return Ok(Written::Done);
                 }
@@ -124,9 +126,6 @@ impl Session {
 
     /// An insert waits for those who have locked the interval that it falls into.
     fn queue_insert(&self, tree: TreeId, key: &[u8]) -> Option<Obstacle> {
-        if planted::is(Bug::IntervalNotChecked) {
-            return None;
-        }
         self.ctx.locks.insert_conflict(&self.owner, tree, key)?;
         match self.ctx.locks.enqueue_insert(&self.owner, tree, key) {
             Enqueued::Waiting(ticket) => Some(Obstacle::Wait(ticket)),

@@ -73,14 +73,17 @@ impl Wal {
                 ahead.piece = AlignedBuf::new(PIECE_BYTES as usize);
             }
             ahead.bytes = 0;
-            self.segments.read(from, &mut ahead.piece[..bytes as usize])?;
-            (ahead.at, ahead.bytes) = (from, bytes);
-            count(&self.counters.ahead_reads, 1);
-            if lsn < self.oldest() {
-                return Err(Error::NotRetained);
-            }
-            if let Some(record) = ahead.record(lsn.0)? {
-                return Ok(record);
+            // It can fail where the record is not: the log may let go of the piece's beginning at
+            // this moment. Then the record is read alone.
+            if self.segments.read(from, &mut ahead.piece[..bytes as usize]).is_ok() {
+                (ahead.at, ahead.bytes) = (from, bytes);
+                count(&self.counters.ahead_reads, 1);
+                if lsn < self.oldest() {
+                    return Err(Error::NotRetained);
+                }
+                if let Some(record) = ahead.record(lsn.0)? {
+                    return Ok(record);
+                }
             }
         }
         self.read(lsn)

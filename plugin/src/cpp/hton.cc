@@ -210,12 +210,15 @@ static bool show_status(handlerton *, THD *thd, stat_print_fn *print, ha_stat_ty
   return sluice_status_text(print_status, &to) || to.failed;
 }
 
-/* 0: it is gone now; -1: it is not ours. The server's DDL log may ask again. */
+/*
+  A table that is not there must be reported as such: the server's DDL log, which asks again after
+  a crash, takes -1 for a failure and then leaves the .frm file behind.
+*/
 static int drop_table(handlerton *, const char *path)
 {
   int error= sluice_drop_table(sluice_name(path));
   if (error == HA_ERR_NO_SUCH_TABLE)
-    return -1;
+    return error;
   return sluice_report(current_thd, error);
 }
 
