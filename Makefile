@@ -9,7 +9,7 @@ SECONDS := $(if $(filter command line,$(origin SECONDS)),$(SECONDS),60)
 ARGS ?=
 
 .DEFAULT_GOAL := build
-.PHONY: build test demo fuzz damage kill9 powercut powercut-proof check deny sim sim-planted mtr types peer-suites bench bench-commit test-binlog restart soak old-snapshot clean distclean help
+.PHONY: large-rows build test demo fuzz damage kill9 powercut powercut-proof check deny sim sim-planted mtr types peer-suites bench bench-commit test-binlog restart soak old-snapshot clean distclean help
 
 build: ## private MariaDB, workspace, plugin
 	@scripts/build
@@ -52,6 +52,9 @@ mtr: build ## our suite under the server's test driver, or what ARGS says
 
 types: build ## every type and collation compared with InnoDB; ARGS=--quick for a share
 	@scripts/types $(ARGS)
+
+large-rows: build ## rows of 256 MiB and 1 GiB, 900 columns, kill -9; ARGS='MiB...'
+	@scripts/large-rows $(ARGS)
 
 peer-suites: build ## the server's own suites engines/iuds and engines/funcs on Sluice
 	@scripts/peer-suites $(ARGS)
