@@ -20,6 +20,9 @@ pub type Changes = BTreeMap<(TableKey, u32), Option<Row>>;
 
 pub type Xid = Vec<u8>;
 
+/// Of each row, by commit.
+type Versions = BTreeMap<(TableKey, u32), Vec<(u64, Option<Row>)>>;
+
 #[derive(Clone, Debug)]
 pub enum Ddl {
     Create { name: String, key: TableKey },
@@ -99,7 +102,7 @@ pub struct Model {
     /// Now, as DDL sees it.
     pub names: BTreeMap<String, TableKey>,
     events: Vec<Event>,
-    versions: BTreeMap<(TableKey, u32), Vec<(u64, Option<Row>)>>,
+    versions: Versions,
     prepared: BTreeMap<Xid, Prepared>,
     /// A DDL statement under way, and the place that it would have.
     ddl: Option<(Ddl, u64)>,
