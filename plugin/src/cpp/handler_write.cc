@@ -59,8 +59,8 @@ THR_LOCK_DATA **ha_sluice::store_lock(THD *thd, THR_LOCK_DATA **to, thr_lock_typ
                      command == SQLCOM_UPDATE || command == SQLCOM_CREATE_TABLE;
   if (read_committed && source && (type == TL_READ || type == TL_READ_NO_INSERT))
     shared= false;
-  /* HANDLER reads without locks, as in InnoDB, unless under LOCK TABLES. */
-  if (command == SQLCOM_HA_READ && !in_lock_tables)
+  /* HANDLER reads without locks, as in InnoDB, unless under LOCK TABLES. Its OPEN is asked, too. */
+  if ((command == SQLCOM_HA_READ || command == SQLCOM_HA_OPEN) && !in_lock_tables)
     shared= false;
   /* A copying ALTER keeps writers out by its metadata lock and reads in a fresh transaction. */
   if (command == SQLCOM_CHECKSUM || command == SQLCOM_ALTER_TABLE ||
