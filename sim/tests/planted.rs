@@ -1,5 +1,7 @@
 //! Bugs on purpose, and how many seeds find them at the latest. `make sim-planted` hunts for all.
 
+mod runner;
+
 use sluice_sim::{find_planted, Bug};
 
 #[track_caller]
@@ -9,92 +11,97 @@ fn is_found(bug: Bug, seeds: u64) {
     println!("{bug:?}: seed {seed}: {}", why.lines().next().unwrap_or_default());
 }
 
-#[test]
 fn commit_without_flush() {
     is_found(Bug::CommitWithoutFlush, 60);
 }
 
-#[test]
 fn log_write_not_durable() {
     is_found(Bug::LogWriteNotDurable, 60);
 }
 
-#[test]
 fn checkpoint_without_store_sync() {
     is_found(Bug::CheckpointWithoutStoreSync, 60);
 }
 
-#[test]
 fn checkpoint_without_log_flush() {
     is_found(Bug::CheckpointWithoutLogFlush, 60);
 }
 
-#[test]
 fn map_changes_not_synced() {
     is_found(Bug::MapChangesNotSynced, 60);
 }
 
-#[test]
 fn superblock_not_synced() {
     is_found(Bug::SuperblockNotSynced, 60);
 }
 
-#[test]
 fn purge_ignores_snapshots() {
     is_found(Bug::PurgeIgnoresSnapshots, 60);
 }
 
-#[test]
 fn lost_delete_mark() {
     is_found(Bug::LostDeleteMark, 60);
 }
 
-#[test]
 fn horizon_too_high() {
     is_found(Bug::HorizonTooHigh, 60);
 }
 
-#[test]
 fn redo_point_too_high() {
     is_found(Bug::RedoPointTooHigh, 60);
 }
 
-#[test]
 fn store_segment_freed_early() {
     is_found(Bug::StoreSegmentFreedEarly, 60);
 }
 
-#[test]
 fn log_segment_freed_early() {
     is_found(Bug::LogSegmentFreedEarly, 60);
 }
 
-#[test]
 fn moved_log_freed_early() {
     is_found(Bug::MovedLogFreedEarly, 100);
 }
 
-#[test]
 fn sweep_ignores_snapshots() {
     is_found(Bug::SweepIgnoresSnapshots, 100);
 }
 
-#[test]
 fn drop_trees_not_logged() {
     is_found(Bug::DropTreesNotLogged, 60);
 }
 
-#[test]
 fn interval_not_checked() {
     is_found(Bug::IntervalNotChecked, 60);
 }
 
-#[test]
 fn checkpoint_forgets_open() {
     is_found(Bug::CheckpointForgetsOpen, 60);
 }
 
-#[test]
 fn dirty_too_late() {
     is_found(Bug::DirtyTooLate, 60);
+}
+
+fn main() {
+    runner::run(tests![
+        commit_without_flush,
+        log_write_not_durable,
+        checkpoint_without_store_sync,
+        checkpoint_without_log_flush,
+        map_changes_not_synced,
+        superblock_not_synced,
+        purge_ignores_snapshots,
+        lost_delete_mark,
+        horizon_too_high,
+        redo_point_too_high,
+        store_segment_freed_early,
+        log_segment_freed_early,
+        moved_log_freed_early,
+        sweep_ignores_snapshots,
+        drop_trees_not_logged,
+        interval_not_checked,
+        checkpoint_forgets_open,
+        dirty_too_late,
+    ])
 }

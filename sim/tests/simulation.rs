@@ -1,5 +1,7 @@
 //! Seeds that must pass, and what the simulator promises about itself.
 
+mod runner;
+
 use sluice_sim::{run, Options};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -13,7 +15,6 @@ fn passes(seed: u64) {
     assert_eq!(report.failure, None, "seed {seed}");
 }
 
-#[test]
 fn the_same_seed_gives_the_same_trace() {
     for seed in 0..12 {
         let first = run(seed, Options::default());
@@ -24,14 +25,12 @@ fn the_same_seed_gives_the_same_trace() {
     }
 }
 
-#[test]
 fn other_seeds_give_other_traces() {
     let hashes: BTreeSet<u64> =
         (100..110).map(|seed| run(seed, Options::default()).trace_hash).collect();
     assert_eq!(hashes.len(), 10);
 }
 
-#[test]
 fn a_share_of_seeds_passes() {
     let begin = Instant::now();
     let mut seeds = 1000..;
@@ -42,7 +41,6 @@ fn a_share_of_seeds_passes() {
 }
 
 /// A rollback brought back a delete mark that the purge had passed: it stayed for ever.
-#[test]
 fn delete_marks_that_were_purged_do_not_come_back() {
     [3, 7, 8, 11, 13].into_iter().for_each(passes);
 }
@@ -50,25 +48,34 @@ fn delete_marks_that_were_purged_do_not_come_back() {
 /// A session that held the lock of a row that is gone, in an interval of somebody else, took the
 /// processor until the other one ended; a rollback to a savepoint gave others the lock of a row
 /// that still had the transaction's earlier version.
-#[test]
 fn who_cannot_write_waits() {
     [282, 563, 711, 2159, 2567, 2581].into_iter().for_each(passes);
 }
 
 /// A transaction that began while a checkpoint took its notes kept the engine from opening.
-#[test]
 fn a_checkpoint_may_meet_a_new_transaction() {
     passes(652);
 }
 
 /// Pages of a table that was never finished came to the store after the look for such trees.
-#[test]
 fn pages_that_redo_made_for_nobody_are_freed() {
     [443, 1061].into_iter().for_each(passes);
 }
 
 /// The row in the way was deleted before it was locked: no duplicate any more.
-#[test]
 fn a_duplicate_is_one_when_it_is_locked() {
     passes(2382);
+}
+
+fn main() {
+    runner::run(tests![
+        the_same_seed_gives_the_same_trace,
+        other_seeds_give_other_traces,
+        a_share_of_seeds_passes,
+        delete_marks_that_were_purged_do_not_come_back,
+        who_cannot_write_waits,
+        a_checkpoint_may_meet_a_new_transaction,
+        pages_that_redo_made_for_nobody_are_freed,
+        a_duplicate_is_one_when_it_is_locked,
+    ])
 }
