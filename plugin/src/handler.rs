@@ -204,12 +204,9 @@ impl Handler {
         (0..self.stale.len()).try_for_each(|index| self.check_order(index))
     }
 
-    /// CHECK TABLE. Where an entry keeps its row's key only the shape of the table says.
+    /// CHECK TABLE.
     pub fn check(&self, engine: &Arc<Engine>, depth: CheckDepth) -> Result<TableReport> {
-        let row_key = |index: usize, key: &[u8], payload: &[u8]| {
-            key::split_entry(&self.shape, index, key, payload).map(|(row, _)| row.to_vec())
-        };
-        engine.check_table(&self.name, depth, Some(&row_key))
+        engine.check_table(&self.name, depth)
     }
 
     // Writing.
@@ -683,7 +680,8 @@ impl Handler {
     }
 }
 
-/// The engine follows rows through the indexes, for which it must know their keys.
+/// The engine follows rows through the indexes and checks these, for which it must know their keys:
+/// where an entry keeps its row's key only the shape of the table says.
 fn name_rows(table: &Table, shape: &Shape) {
     let shape = shape.clone();
     table.name_rows(Arc::new(move |index, key, payload| {

@@ -70,7 +70,7 @@ pub fn everything(engine: &Arc<Engine>, session: u64) -> BTreeMap<String, Rows> 
             }
         }
         let faults =
-            engine.check_table(&name, CheckDepth::Quick, None).expect("the table is there").faults;
+            engine.check_table(&name, CheckDepth::Quick).expect("the table is there").faults;
         assert!(faults.is_empty(), "{faults:?}");
         all.insert(name, found);
     }

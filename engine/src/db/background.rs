@@ -15,7 +15,7 @@ const CHECKPOINT_PERCENT: u64 = 40;
 const GC_STEP_BYTES: u64 = 1 << 20;
 const GC_REST_MAX: Duration = Duration::from_millis(100);
 const REVERT_STEP_RECORDS: usize = 1024;
-const PURGE_STEP_TRANSACTIONS: usize = 256;
+const PURGE_STEP_RECORDS: usize = 256;
 const EVICT_STEP_PAGES: usize = 64;
 const IDLE_CHECKPOINT: Duration = Duration::from_secs(30);
 /// After an error a worker rests, so that it neither spins nor floods the error log.
@@ -200,7 +200,7 @@ impl Engine {
 
     fn purge_step(&self) -> Result<Next> {
         self.ctx.table.advance_horizon();
-        self.ctx.purge_step(PURGE_STEP_TRANSACTIONS).map(Next::from)
+        self.ctx.purge_step(PURGE_STEP_RECORDS).map(Next::from)
     }
 
     /// Moves versions out of the log when they hold back too much of it, and drops moved ones.

@@ -23,9 +23,6 @@ pub enum CheckDepth {
     Full,
 }
 
-/// Finds the clustered key in (index, key, payload) of a secondary entry.
-pub type RowKeyOf<'a> = dyn Fn(usize, &[u8], &[u8]) -> Result<Vec<u8>> + 'a;
-
 /// What a check of one table counted and found.
 #[derive(Clone, Debug, Default)]
 pub struct TableReport {
@@ -44,21 +41,16 @@ fn digest(key: &[u8]) -> u64 {
 }
 
 impl Engine {
-    /// Verifies one table. `row_key` makes the comparison of indexes exact; without it the
-    /// clustered key is looked for in the entry, by what the rows' keys are.
-    pub fn check_table(
-        self: &Arc<Self>,
-        name: &str,
-        depth: CheckDepth,
-        row_key: Option<&RowKeyOf<'_>>,
-    ) -> Result<TableReport> {
+    /// Verifies one table. [`Table::name_rows`] makes the comparison of indexes exact; without it
+    /// the clustered key is looked for in the entry, by what the rows' keys are.
+    pub fn check_table(self: &Arc<Self>, name: &str, depth: CheckDepth) -> Result<TableReport> {
         let table = self.table(name)?.ok_or(Error::NotFound)?;
         let mut report = TableReport { name: name.to_owned(), ..Default::default() };
         self.check_trees(&table, &mut report);
         // A damaged tree cannot be compared; what is wrong with it is known by now.
         if depth == CheckDepth::Full && report.faults.is_empty() {
             let mut trx = self.begin(0);
-            let found = check_rows(&mut trx, &table, row_key, &mut report);
+            let found = check_rows(&mut trx, &table, &mut report);
             trx.rollback();
             if let Err(error) = found {
                 self.report_damage(&error);
@@ -102,12 +94,7 @@ fn visit(trx: &mut Trx, table: &Arc<Table>, index: usize, f: &mut Visit<'_>) -> 
     Ok(())
 }
 
-fn check_rows(
-    trx: &mut Trx,
-    table: &Arc<Table>,
-    row_key: Option<&RowKeyOf<'_>>,
-    report: &mut TableReport,
-) -> Result<()> {
+fn check_rows(trx: &mut Trx, table: &Arc<Table>, report: &mut TableReport) -> Result<()> {
     let mut rows = Vec::new();
     visit(trx, table, 0, &mut |key, _| {
         rows.push(digest(key));
@@ -119,7 +106,7 @@ fn check_rows(
         let mut named = Vec::with_capacity(rows.len());
         let mut lost = 0u64;
         visit(trx, table, index, &mut |key, payload| {
-            let of_row = match row_key {
+            let of_row = match table.row_names() {
                 Some(row_key) => Some(digest(&row_key(index, key, payload)?)),
                 None => guess_row(&rows, key, payload),
             };

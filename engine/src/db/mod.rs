@@ -54,7 +54,7 @@ mod trx;
 pub use crate::binlog::{Binlog, Completion, Fallback, Verdict, Write};
 pub use crate::btree::Direction;
 pub use crate::txn::{Isolation, ReadMode, Savepoint, WaitPolicy};
-pub use check::{CheckDepth, RowKeyOf, TableReport};
+pub use check::{CheckDepth, TableReport};
 pub use config::{Compression, Config, FlushAtCommit, Host, Level, NoHost};
 pub use engine::Engine;
 pub use open::Geometry;

@@ -21,7 +21,7 @@ use crate::txn::{
 use crate::wal::{ReadAhead, Wal, WalAnchor, WalOptions};
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 const LOG_SEGMENT_BYTES: u64 = 16 << 20;
 const LOG_CACHE_BYTES: u64 = 32 << 20;
@@ -472,7 +472,7 @@ impl Engine {
             gates,
             long_values,
             counters,
-            row_names: Mutex::new(None),
+            row_names: OnceLock::new(),
             created,
             wal: Arc::clone(&self.wal),
             store: Arc::clone(&self.store),

@@ -18,14 +18,15 @@ use std::sync::Arc;
 pub type RowNames = dyn Fn(usize, &[u8], &[u8]) -> Result<Vec<u8>> + Send + Sync;
 
 impl Table {
-    /// Says where the table's entries keep the keys of their rows. Without it, reads by an index
-    /// other than the clustered one do not follow rows that overtook the reader's snapshot.
+    /// Says where the table's entries keep the keys of their rows; the first to say it counts.
+    /// Without it, reads by an index other than the clustered one do not follow rows that overtook
+    /// the reader's snapshot, and a check of the table has to guess.
     pub fn name_rows(&self, names: Arc<RowNames>) {
-        *self.row_names.lock() = Some(names);
+        self.row_names.get_or_init(|| names);
     }
 
-    pub(crate) fn row_names(&self) -> Option<Arc<RowNames>> {
-        self.row_names.lock().clone()
+    pub(crate) fn row_names(&self) -> Option<&Arc<RowNames>> {
+        self.row_names.get()
     }
 }
 
@@ -35,7 +36,7 @@ impl Trx {
         index > 0
             && mode == ReadMode::Snapshot
             && self.isolation() != Isolation::ReadUncommitted
-            && table.row_names.lock().is_some()
+            && table.row_names().is_some()
     }
 
     /// The entry under `key` for a transaction that has overtaken its snapshot.

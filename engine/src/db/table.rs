@@ -10,7 +10,7 @@ use crate::txn::TreeGate;
 use crate::wal::Wal;
 use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Log record: varint table id, varint next AUTO_INCREMENT value.
 pub const RECORD_COUNTER: u8 = 6;
@@ -51,7 +51,7 @@ pub struct Table {
     pub(crate) gates: Vec<Arc<TreeGate>>,
     pub(crate) long_values: Arc<TreeGate>,
     pub(crate) counters: Arc<Counters>,
-    pub(crate) row_names: Mutex<Option<Arc<RowNames>>>,
+    pub(crate) row_names: OnceLock<Arc<RowNames>>,
     /// Snapshots before this one do not know the table.
     pub(crate) created: Csn,
     pub(crate) wal: Arc<Wal>,
@@ -187,7 +187,7 @@ impl Table {
             gates: self.gates.clone(),
             long_values: Arc::clone(&self.long_values),
             counters: Arc::clone(&self.counters),
-            row_names: Mutex::new(self.row_names()),
+            row_names: self.row_names.clone(),
             created: self.created,
             wal: Arc::clone(&self.wal),
             store: Arc::clone(&self.store),

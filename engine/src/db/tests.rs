@@ -245,6 +245,7 @@ fn crash_run(seed: u64) {
         let engine = open(&os).unwrap_or_else(|e| panic!("{context}: {e}"));
         let table = engine.table(TABLE).unwrap().unwrap();
         let mut trx = engine.begin(1);
+        table.name_rows(Arc::new(row_key_of));
         let found = rows(&mut trx, &table);
         model = match outcome.in_doubt {
             Some(draft) if found == draft => draft,
@@ -255,7 +256,7 @@ fn crash_run(seed: u64) {
         while engine.ctx.purge_step(100).unwrap() {}
         assert_is(&mut trx, &table, &model, &context);
         assert_eq!(
-            engine.check_table(TABLE, CheckDepth::Full, Some(&row_key_of)).unwrap().faults,
+            engine.check_table(TABLE, CheckDepth::Full).unwrap().faults,
             Vec::<String>::new(),
             "{context}"
         );
