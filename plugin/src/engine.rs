@@ -58,6 +58,7 @@ pub fn start(config: &AbiConfig, data_dir: PathBuf, log_dir: Option<PathBuf>) ->
         data_dir,
         log_dir,
         buffer_pool_bytes: config.buffer_pool_bytes,
+        page_map_bytes: None,
         log_capacity_bytes: config.log_capacity_bytes,
         flush_at_commit: flush_mode(config.flush_at_commit),
         compression: compression_of(config.compression).unwrap_or(Compression::Lz4),
