@@ -226,6 +226,10 @@ impl Handler {
         )))
     }
 
+    pub fn is_stale(&self) -> bool {
+        self.stale.contains(&true)
+    }
+
     fn check_orders(&self) -> Result<()> {
         (0..self.stale.len()).try_for_each(|index| self.check_order(index))
     }
