@@ -535,6 +535,11 @@ fn sluice_check_table(handler: *mut Handler, quick: u32, print: Print, context: 
     })
 }
 
+fn sluice_is_stale(handler: *const Handler) -> i32 {
+    // SAFETY: argument 1.
+    guard_or(0, || Ok(i32::from(unsafe { view(handler)? }.is_stale())))
+}
+
 fn sluice_info_of(handler: *const Handler, to: *mut AbiInfo) -> i32 {
     guard(|| {
         // SAFETY: argument 1.

@@ -304,6 +304,8 @@ int32_t sluice_unlock_row(sluice_handler *handler, sluice_session *session);
 /* quick: pages and trees only, without comparing indexes with rows */
 int32_t sluice_check_table(sluice_handler *handler, uint32_t quick, sluice_print print,
                            void *context);
+/* Was an index built with other weights of a collation than the server has now? */
+int32_t sluice_is_stale(const sluice_handler *handler);
 int32_t sluice_info_of(const sluice_handler *handler, sluice_info *to);
 uint64_t sluice_rows_in_range(sluice_handler *handler, uint32_t key, const sluice_bound *low,
                               const sluice_bound *high);
