@@ -6,9 +6,10 @@
 use std::path::{Path, PathBuf};
 use std::{env, fs, process};
 
-const SOURCES: [&str; 8] = [
+const SOURCES: [&str; 9] = [
     "binlog.cc",
     "plugin.cc",
+    "psi.cc",
     "hton.cc",
     "handler_ddl.cc",
     "handler_read.cc",

@@ -43,9 +43,7 @@ kill_server() {
   local pid
   for pid in $(pgrep -f -- "--datadir=$1/"); do
     kill -KILL "$pid" 2>/dev/null || continue
-    while [[ -d /proc/$pid && $(sed 's/.*) //' "/proc/$pid/stat" 2>/dev/null) != Z* ]]; do
-      sleep 0.05
-    done
+    wait_until_gone "$1" "$pid"
   done
 }
 

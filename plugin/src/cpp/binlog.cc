@@ -12,6 +12,7 @@
   LOCK_log held and nothing in the buffer. So no event escapes.
 */
 #include "binlog.h"
+#include "psi.h"
 #include <my_pthread.h>
 #include <mysql/service_thd_wait.h>
 #include <sys/syscall.h>
@@ -246,6 +247,7 @@ static void look_after_hook()
 static void *run(void *)
 {
   my_thread_init();
+  sluice_psi_thread_begin(SLUICE_THREAD_BINLOG);
   pthread_mutex_lock(&thread_lock);
   while (!is_thread_to_end)
   {
@@ -264,6 +266,7 @@ static void *run(void *)
     pthread_mutex_lock(&thread_lock);
   }
   pthread_mutex_unlock(&thread_lock);
+  sluice_psi_thread_end();
   my_thread_end();
   return nullptr;
 }

@@ -140,6 +140,22 @@ typedef struct sluice_config
   uint32_t compression;     /* 0 none, 1 lz4, 2 zstd */
 } sluice_config;
 
+/* performance_schema: files by kind, their operations, waits and threads, as in src/watch.rs. */
+enum sluice_file_operation
+{
+  SLUICE_FILE_READ= 0,
+  SLUICE_FILE_WRITE= 1,
+  SLUICE_FILE_SYNC= 2,
+  SLUICE_FILE_RESIZE= 3
+};
+
+/* An event that began and has not ended. */
+typedef struct sluice_watch
+{
+  void *locker; /* NULL: nobody wants to know */
+  uint64_t state[32];
+} sluice_watch;
+
 /* What Rust asks of the server. A session is the address of its THD. */
 typedef struct sluice_host
 {
@@ -151,6 +167,17 @@ typedef struct sluice_host
   size_t (*weights)(const void *charset, uint32_t levels, uint8_t *to, size_t room,
                     const uint8_t *from, size_t length);
   size_t (*prefix)(const void *charset, const uint8_t *from, size_t length, size_t chars);
+  /* NULL: nobody wants to know about this file. */
+  void *(*file_opened)(uint32_t kind, const char *path);
+  void (*file_closed)(void *file);
+  /* Removed, or renamed: the name is no file's. */
+  void (*file_removed)(const char *path);
+  void (*file_begin)(void *file, uint32_t operation, size_t bytes, sluice_watch *watch);
+  void (*file_end)(size_t bytes, sluice_watch *watch);
+  void (*pause_begin)(uint32_t what, sluice_watch *watch);
+  void (*pause_end)(sluice_watch *watch);
+  void (*thread_begin)(uint32_t which);
+  void (*thread_end)(void);
 } sluice_host;
 
 typedef struct sluice_xid
