@@ -96,6 +96,9 @@ static uint64_t compute_fingerprint(CHARSET_INFO *cs)
 {
   uint64_t sum= 0xcbf29ce484222325ULL;
   sum= mix(sum, reinterpret_cast<const uint8_t *>(cs->coll_name.str), cs->coll_name.length);
+  /* How keys are made of the weights: as in src/describe.rs since its levels are padded. */
+  if (sluice_order_of(cs) == SLUICE_ORDER_NOPAD && cs->levels_for_order > 1)
+    sum= mix(sum, reinterpret_cast<const uint8_t *>("levels"), 6);
   /* Every letter up to Georgian, then samples; pairs because they may contract. */
   for (my_wc_t wc= 1; wc < 0x110000; wc+= wc < 0x1200 ? 1 : wc < 0x10000 ? 29 : 1021)
     if (wc < 0xd800 || wc > 0xdfff)
