@@ -175,6 +175,11 @@ impl Engine {
         let end = self.wal.end();
         let moved_to = self.ctx.old.moved_to();
         let low = self.ctx.lowest_pin()?.max(moved_to);
-        (end.0.saturating_sub(low.0) > limit).then(|| Lsn(end.0 - limit / 2))
+        let target = Lsn(end.0.saturating_sub(limit / 2));
+        let target = match self.ctx.reverting_from() {
+            Some(first) if !self.is_short_of_room() => target.min(first),
+            _ => target,
+        };
+        (end.0.saturating_sub(low.0) > limit && target > low).then_some(target)
     }
 }

@@ -273,6 +273,7 @@ impl Opening {
             to_revert: Default::default(),
             purging: Mutex::new(ReadAhead::forward()),
             reverting: Mutex::new(ReadAhead::backward()),
+            revert_goes_on: Default::default(),
             report_wait: Box::new(move |waiter, holder| host.lock_wait(waiter, holder)),
             put_aside: Default::default(),
         })

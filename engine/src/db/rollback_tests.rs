@@ -62,6 +62,72 @@ fn a_rollback_does_the_same_work_whatever_was_written() {
     }
 }
 
+/// An engine with a transaction of `rows` updates that was rolled back and is not yet reverted;
+/// most of its log is no longer in memory.
+fn rolled_back(rows: u32, log_capacity_bytes: u64) -> (Arc<Engine>, Arc<Table>) {
+    let mut config = Config::new("/data");
+    config.background = false;
+    config.buffer_pool_bytes = 8 << 20;
+    config.log_capacity_bytes = log_capacity_bytes;
+    let geometry = Geometry {
+        log_segment_bytes: 64 << 10,
+        log_cache_bytes: 256 << 10,
+        store_segment_bytes: 64 << 10,
+    };
+    let engine = Engine::open_with(SimOs::new(5), config, geometry, Arc::new(NoHost)).unwrap();
+    engine.create_table(TABLE, bench_spec()).unwrap();
+    let table = engine.table(TABLE).unwrap().unwrap();
+    let mut trx = engine.begin(1);
+    insert_all(&mut trx, &table, rows);
+    trx.commit(true).unwrap();
+    update_all(&mut trx, &table, rows);
+    trx.rollback();
+    engine.flush_log().unwrap();
+    (engine, table)
+}
+
+#[test]
+fn a_scan_of_rolled_back_rows_reads_the_log_in_pieces() {
+    const ROWS: u32 = 5000;
+    for direction in [Direction::Forward, Direction::Backward] {
+        for locks in [false, true] {
+            let (engine, table) = rolled_back(ROWS, 64 << 20);
+            let before = engine.wal.stats();
+            let mut trx = engine.begin(2);
+            let mode = match locks {
+                false => ReadMode::Snapshot,
+                true => ReadMode::Lock { exclusive: true, wait: WaitPolicy::Wait },
+            };
+            let mut cursor = Cursor::default();
+            let all = (Bound::Unbounded, Bound::Unbounded);
+            trx.seek(&mut cursor, &table, 0, all.0, all.1, direction, mode).unwrap();
+            let mut seen = 0;
+            while trx.next(&mut cursor).unwrap() {
+                seen += 1;
+            }
+            assert_eq!(seen, ROWS);
+            let after = engine.wal.stats();
+            let single = after.disk_reads - before.disk_reads;
+            let pieces = after.ahead_reads - before.ahead_reads;
+            assert!(pieces > 0, "nothing was read from the disk");
+            assert!(single + pieces <= 100, "{single} reads and {pieces} of pieces, {direction:?}");
+        }
+    }
+}
+
+#[test]
+fn what_is_being_reverted_is_not_moved() {
+    let (engine, table) = rolled_back(3000, 1 << 20);
+    assert!(engine.move_target().is_some(), "there is more log than it should keep");
+    assert!(engine.ctx.revert_step(10).unwrap());
+    let mut reader = engine.begin(2);
+    reader.open_snapshot();
+    assert_eq!(engine.move_target(), None, "the revert goes on");
+    while engine.ctx.revert_step(100).unwrap() {}
+    assert_eq!(scan(&mut reader, &table, 0, Direction::Forward).len(), 3000);
+    assert_eq!(engine.ctx.old.stats().moved, 0);
+}
+
 /// Seconds since `begin`.
 fn seconds(begin: Instant) -> f64 {
     begin.elapsed().as_secs_f64()

@@ -328,7 +328,7 @@ impl Session {
                 }
                 Attempt::Revert(bad) => {
                     progress.meet(gate.id(), &cursor.key, bad)?;
-                    self.ctx.revert_entry(&gate, &cursor.key, bad)?;
+                    self.ctx.revert_entry(&gate, &cursor.key, bad, &self.along)?;
                 }
                 Attempt::Again(header) => progress.meet(gate.id(), &cursor.key, header)?,
                 Attempt::Fault(error) => return Err(error),

@@ -41,6 +41,7 @@
 //!     owner's `held`; manager, then the table's exception set. The table never calls the manager.
 //! 13. Threads sleep and time is read in `park` only.
 
+mod along;
 mod contested;
 mod cursor;
 mod deadlock;

@@ -107,6 +107,12 @@ impl Context {
         pins.into_iter().flatten().min()
     }
 
+    /// The first record of what is being reverted, while that goes on. From there on the log is
+    /// about to be free: to move it first would cost as much as the revert, and slow it down.
+    pub fn reverting_from(&self) -> Option<Lsn> {
+        self.revert_goes_on.load(Ordering::Relaxed).then(|| self.oldest_open_lsns().1)?
+    }
+
     /// The first records of open and prepared transactions, and of those being reverted.
     pub fn oldest_open_lsns(&self) -> (Option<Lsn>, Option<Lsn>) {
         let (mut open, mut reverting) = (None, None);

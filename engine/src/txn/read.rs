@@ -109,7 +109,11 @@ impl Session {
             if header.is_first() {
                 return Ok(None);
             }
-            let record = match self.ctx.version_record(header.lsn) {
+            let read = match header.lsn == head.lsn {
+                true => self.ctx.version_near(header.lsn, &self.along),
+                false => self.ctx.version_record(header.lsn),
+            };
+            let record = match read {
                 // Not kept because no snapshot lies between it and its neighbours: the next
                 // older one that was kept leads on.
                 Err(Error::NotRetained) => {
@@ -200,7 +204,7 @@ impl Session {
                 }
                 Attempt::Revert(bad) => {
                     progress.meet(gate.id(), key, bad)?;
-                    self.ctx.revert_entry(gate, key, bad)?;
+                    self.ctx.revert_entry(gate, key, bad, &self.along)?;
                 }
                 Attempt::Again(header) => progress.meet(gate.id(), key, header)?,
                 Attempt::Fault(error) => return Err(error),
@@ -241,7 +245,7 @@ impl Session {
                 });
             })?;
             match aborted {
-                Some(bad) => self.ctx.revert_entry(gate, key, bad)?,
+                Some(bad) => self.ctx.revert_entry(gate, key, bad, &self.along)?,
                 None => return found,
             }
         }

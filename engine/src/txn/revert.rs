@@ -4,6 +4,7 @@
 //! Invariant (rules M8): an entry is touched on behalf of a record only while its writer and
 //! version LSN are still those of the record, checked under the leaf's exclusive latch.
 
+use super::along::Along;
 use super::note::Note;
 use super::registry::{Open, PurgeItem};
 use super::session::{Context, RECORD_REVERTED};
@@ -12,8 +13,10 @@ use super::TxnState;
 use crate::base::{Csn, EntryHeader, Error, Lsn, Result, TreeId, TxnId};
 use crate::btree::{decode_record, Change, RECORD_TREE};
 use crate::os::planted::{self, Bug};
+use crate::os::sync::Mutex;
 use crate::wal::{ReadAhead, Record};
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 
 /// One step along a transaction's record chain.
 pub struct Step {
@@ -51,6 +54,11 @@ impl Context {
     /// tree of old versions.
     pub(crate) fn version_record(&self, lsn: Lsn) -> Result<VersionRecord> {
         self.decode_version(lsn, self.wal.read(lsn))
+    }
+
+    /// The same, for those who go from entry to entry.
+    pub(crate) fn version_near(&self, lsn: Lsn, along: &Mutex<Along>) -> Result<VersionRecord> {
+        self.decode_version(lsn, along.lock().read(&self.wal, lsn))
     }
 
     /// The same, for those who follow a chain of records.
@@ -108,10 +116,20 @@ impl Context {
     }
 
     /// Revert on touch: puts back the newest version that is not of an aborted transaction.
-    pub(crate) fn revert_entry(&self, gate: &TreeGate, key: &[u8], bad: EntryHeader) -> Result<()> {
+    pub(crate) fn revert_entry(
+        &self,
+        gate: &TreeGate,
+        key: &[u8],
+        bad: EntryHeader,
+        along: &Mutex<Along>,
+    ) -> Result<()> {
         let mut header = bad;
         let good = loop {
-            let record = match self.version_record(header.lsn) {
+            let read = match header.lsn == bad.lsn {
+                true => self.version_near(header.lsn, along),
+                false => self.version_record(header.lsn),
+            };
+            let record = match read {
                 // The background revert was faster and the log let go: look at the entry again.
                 Err(Error::NotRetained) => return Ok(()),
                 other => other?,
@@ -178,6 +196,12 @@ impl Context {
 
     /// Reverts up to `budget` records of rolled back transactions. Answers whether work is left.
     pub fn revert_step(&self, budget: usize) -> Result<bool> {
+        let done = self.revert_some(budget);
+        self.revert_goes_on.store(matches!(done, Ok(true)), Ordering::Relaxed);
+        done
+    }
+
+    fn revert_some(&self, budget: usize) -> Result<bool> {
         let mut ahead = self.reverting.lock();
         let mut left = budget;
         while left > 0 {

@@ -6,6 +6,7 @@
 //! active, prepared --rollback--> idle (its entries are reverted behind its back)
 //! ```
 
+use super::along::Along;
 use super::old_versions::OldVersions;
 use super::registry::{Open, PurgeItem, Registry};
 use super::trees::Trees;
@@ -17,6 +18,7 @@ use crate::os::planted::{self, Bug};
 use crate::os::sync::Mutex;
 use crate::wal::{Appended, ReadAhead, Wal};
 use std::collections::VecDeque;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -49,6 +51,8 @@ pub struct Context {
     /// One thread purges, one reverts, at a time; each keeps the log it has just read.
     pub purging: Mutex<ReadAhead>,
     pub reverting: Mutex<ReadAhead>,
+    /// The last step of the revert ended well and left work.
+    pub revert_goes_on: AtomicBool,
 }
 
 impl Context {
@@ -84,6 +88,8 @@ pub struct Session {
     /// The last row locked by a read was not locked by this transaction before.
     pub(crate) lock_is_new: bool,
     is_detached: bool,
+    /// Where the last older version was read.
+    pub(crate) along: Mutex<Along>,
 }
 
 impl Session {
@@ -100,6 +106,7 @@ impl Session {
             writes: 0,
             lock_is_new: false,
             is_detached: false,
+            along: Mutex::new(Along::default()),
         }
     }
 
@@ -136,6 +143,7 @@ impl Session {
     pub fn drop_snapshot(&mut self) {
         self.snapshot = None;
         self.overtook = false;
+        self.along.lock().release();
     }
 
     /// The transaction's id, made at its first write.

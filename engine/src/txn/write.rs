@@ -82,7 +82,9 @@ impl Session {
                 Some(Obstacle::Answer(answer)) => return Ok(answer),
                 Some(Obstacle::Fault(error)) => return Err(error),
                 Some(Obstacle::Wait(ticket)) => self.wait(ticket)?,
-                Some(Obstacle::Revert(bad)) => self.ctx.revert_entry(gate, key, bad)?,
+                Some(Obstacle::Revert(bad)) => {
+                    self.ctx.revert_entry(gate, key, bad, &self.along)?
+                }
                 Some(Obstacle::Again) => {}
             }
         }
