@@ -87,13 +87,14 @@ fn column(c: &AbiColumn) -> Result<Column> {
 
 /// A NO PAD collation is so at its first level only: at the others a shorter string goes on with
 /// spaces, so that the accent of an equal letter has no weight (`strnncollsp_nopad_multilevel` in
-/// the server's strings/ctype-uca.inl).
+/// the server's strings/ctype-uca.inl). Not so for CHAR, of which a number of characters is compared
+/// (`strnncollsp_nchars_multilevel`): there the spaces are in the value.
 fn level(column: &Column, index: usize, flag: u32) -> Level {
     let mut space_weight = Vec::new();
     Server.weights(column.charset, flag, column.expansion, &column.space, &mut space_weight);
     let is_padded = match column.order {
         Order::Pad => true,
-        Order::NoPad => index > 0,
+        Order::NoPad => index > 0 && column.kind != Kind::Char,
         Order::Binary | Order::Stripped => false,
     };
     Level { flag, space_weight, is_padded }
