@@ -6,8 +6,9 @@
 use std::path::{Path, PathBuf};
 use std::{env, fs, process};
 
-const SOURCES: [&str; 8] = [
+const SOURCES: [&str; 9] = [
     "binlog.cc",
+    "binlog_scan.cc",
     "plugin.cc",
     "hton.cc",
     "handler_ddl.cc",
