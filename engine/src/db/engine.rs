@@ -267,7 +267,8 @@ impl Engine {
 
     pub(crate) fn pace_point(&self) -> Point {
         let pool = self.pool.stats();
-        Point { log_end: self.wal.end().0, dirtied: pool.dirty + pool.writebacks }
+        let (log_end, made) = (self.wal.end().0, self.env.next_page().0);
+        Point { log_end, dirtied: pool.dirty + pool.writebacks, made }
     }
 
     pub(crate) fn check_running(&self) -> Result<()> {
