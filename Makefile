@@ -9,7 +9,7 @@ SECONDS := $(if $(filter command line,$(origin SECONDS)),$(SECONDS),60)
 ARGS ?=
 
 .DEFAULT_GOAL := build
-.PHONY: large-rows build test demo fuzz damage kill9 powercut powercut-proof check deny sim sim-planted mtr types peer-suites bench bench-commit test-binlog restart soak old-snapshot clean distclean help
+.PHONY: large-rows build test demo fuzz damage kill9 powercut powercut-proof check deny sim sim-planted mtr types peer-suites bench bench-commit test-binlog replicas restart rollback soak old-snapshot clean distclean help
 
 build: ## private MariaDB, workspace, plugin
 	@scripts/build
@@ -74,8 +74,14 @@ bench-commit: build ## commits per second and flushes per commit, binlog in the 
 test-binlog: build ## the binlog in the log on real servers: lost tails, rotation, a replica
 	@scripts/test-binlog $(ARGS)
 
+replicas: build ## replicas on Sluice and InnoDB: semi-sync, kills, parallel apply; lag, ARGS=check|lag
+	@scripts/replicas $(ARGS)
+
 restart: build ## time to restart after one transaction of SIZE_GB=1
 	@SIZE_GB=$(SIZE_GB) scripts/restart $(ARGS)
+
+rollback: build ## ROLLBACK of a million rows, and scans and updates while it is reverted
+	@scripts/rollback $(ARGS)
 
 clean: ## what cargo and the tests made; keeps the MariaDB prefix
 	@cargo clean

@@ -6,10 +6,11 @@
 use std::path::{Path, PathBuf};
 use std::{env, fs, process};
 
-const SOURCES: [&str; 9] = [
+const SOURCES: [&str; 10] = [
     "binlog.cc",
     "binlog_scan.cc",
     "plugin.cc",
+    "psi.cc",
     "hton.cc",
     "handler_ddl.cc",
     "handler_read.cc",

@@ -82,8 +82,10 @@ struct NameChange {
 /// A server without a binlog spoils the first byte of tc.log when it shuts down, and then deletes
 /// the file (`TC_LOG_MMAP::close` in sql/log.cc of 10.11.18). Neither is synced: when the first
 /// survives and the second does not, the stock server refuses to start ("Bad magic header in tc
-/// log"). So that deletion is never lost.
+/// log"). So that deletion is never lost, and what ended between the two is taken for after both.
 const TC_LOG: &str = "tc.log";
+/// The magic of tc.log with its first byte spoiled.
+const TC_LOG_SPOILED: [u8; 4] = [b'A', 0x23, 0x05, 0x74];
 
 /// DROP TABLE writes its entry to this log, syncs it, and then links it to the entry that will be
 /// executed, without a sync (`ddl_log_drop` and `update_next_entry_pos` in sql/ddl_log.cc of
@@ -119,6 +121,20 @@ impl NameChange {
         (spare.tc_log && self.is_deleted_tc_log())
             || (spare.frm && renamed && self.paths.iter().any(frm))
     }
+}
+
+/// Deletes a tc.log that was about to be deleted.
+fn finish_tc_log(path: &Path, story: &mut impl Write) -> io::Result<()> {
+    let spoiled = match fs::read(path) {
+        Ok(bytes) => bytes.starts_with(&TC_LOG_SPOILED),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+        Err(error) => return Err(error),
+    };
+    if spoiled {
+        writeln!(story, "  {} was spoiled: deleted", path.display())?;
+        fs::remove_file(path)?;
+    }
+    Ok(())
 }
 
 /// Everything that the journal says may be lost.
@@ -280,6 +296,9 @@ impl AtRisk {
             }
         }
         self.lose_names(side, strict, fate, rng, &mut lost, story)?;
+        if self.spare.tc_log {
+            finish_tc_log(&side.with_file_name("data").join(TC_LOG), story)?;
+        }
         Ok(lost)
     }
 

@@ -96,6 +96,21 @@ pub struct AbiHost {
     pub killed: extern "C" fn(u64) -> i32,
     pub weights: extern "C" fn(*const c_void, u32, *mut u8, usize, *const u8, usize) -> usize,
     pub prefix: extern "C" fn(*const c_void, *const u8, usize, usize) -> usize,
+    pub file_opened: extern "C" fn(u32, *const c_char) -> *mut c_void,
+    pub file_closed: extern "C" fn(*mut c_void),
+    pub file_removed: extern "C" fn(*const c_char),
+    pub file_begin: extern "C" fn(*mut c_void, u32, usize, *mut AbiWatch),
+    pub file_end: extern "C" fn(usize, *mut AbiWatch),
+    pub pause_begin: extern "C" fn(u32, *mut AbiWatch),
+    pub pause_end: extern "C" fn(*mut AbiWatch),
+    pub thread_begin: extern "C" fn(u32),
+    pub thread_end: extern "C" fn(),
+}
+
+#[repr(C)]
+pub struct AbiWatch {
+    pub locker: *mut c_void,
+    pub state: [u64; 32],
 }
 
 #[repr(C)]

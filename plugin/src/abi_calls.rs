@@ -535,14 +535,20 @@ fn sluice_check_table(handler: *mut Handler, quick: u32, print: Print, context: 
     })
 }
 
+fn sluice_is_stale(handler: *const Handler) -> i32 {
+    // SAFETY: argument 1.
+    guard_or(0, || Ok(i32::from(unsafe { view(handler)? }.is_stale())))
+}
+
 fn sluice_info_of(handler: *const Handler, to: *mut AbiInfo) -> i32 {
     guard(|| {
         // SAFETY: argument 1.
         let table = &unsafe { view(handler)? }.table;
+        let size = table.size();
         let info = AbiInfo {
-            rows: table.rows_estimate(),
-            data_bytes: table.data_bytes(),
-            index_bytes: table.index_bytes(),
+            rows: size.rows,
+            data_bytes: size.data_bytes,
+            index_bytes: size.index_bytes,
             next_autoinc: table.autoinc_peek(),
         };
         // SAFETY: `to` is a place for it.

@@ -9,6 +9,10 @@ use crate::shape::{Column, Index, Kind, Level, Order, Part, Shape};
 use crate::testing::{CaseBlind, Random};
 use std::cmp::Ordering;
 
+fn level(flag: u32, weight: u8, is_padded: bool) -> Level {
+    Level { flag, space_weight: vec![weight], is_padded }
+}
+
 fn column(kind: Kind, offset: usize, length: usize, order: Order, bit: u8) -> Column {
     Column {
         kind,
@@ -18,7 +22,7 @@ fn column(kind: Kind, offset: usize, length: usize, order: Order, bit: u8) -> Co
         length_bytes: if kind == Kind::Blob { 4 } else { 1 },
         order,
         space: vec![b' '],
-        levels: vec![Level { flag: 0, space_weight: vec![b' '] }],
+        levels: vec![level(0, b' ', order == Order::Pad)],
         char_bytes_max: 1,
         expansion: 1,
         collation_id: 8,
@@ -244,9 +248,9 @@ fn damaged_rows_are_errors() {
 /// Two levels: without regard to case first, then with it.
 fn two_levels(order: Order) -> Shape {
     let mut columns = columns();
-    let level = |flag, weight| Level { flag, space_weight: vec![weight] };
     columns[5].order = order;
-    columns[5].levels = vec![level(1, b' '), level(2, 1)];
+    let (first, second) = (order == Order::Pad, order != Order::Stripped);
+    columns[5].levels = vec![level(1, b' ', first), level(2, 1, second)];
     let index = |columns: &[usize]| Index {
         parts: columns
             .iter()

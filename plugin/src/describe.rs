@@ -80,15 +80,23 @@ fn column(c: &AbiColumn) -> Result<Column> {
         if flags.is_empty() {
             flags.push(0);
         }
-        out.levels = flags.into_iter().map(|flag| level(&out, flag)).collect();
+        out.levels = flags.iter().enumerate().map(|(i, flag)| level(&out, i, *flag)).collect();
     }
     Ok(out)
 }
 
-fn level(column: &Column, flag: u32) -> Level {
+/// A NO PAD collation is so at its first level only: at the others a shorter string goes on with
+/// spaces, so that the accent of an equal letter has no weight (`strnncollsp_nopad_multilevel` in
+/// the server's strings/ctype-uca.inl).
+fn level(column: &Column, index: usize, flag: u32) -> Level {
     let mut space_weight = Vec::new();
     Server.weights(column.charset, flag, column.expansion, &column.space, &mut space_weight);
-    Level { flag, space_weight }
+    let is_padded = match column.order {
+        Order::Pad => true,
+        Order::NoPad => index > 0,
+        Order::Binary | Order::Stripped => false,
+    };
+    Level { flag, space_weight, is_padded }
 }
 
 /// # Safety

@@ -2,9 +2,9 @@
 
 use crate::abi::{AbiConfig, AbiHost};
 use crate::shape::Collator;
+use crate::watch::WatchedOs;
 use sluice_engine::base::{Error, Result};
 use sluice_engine::db::{self, Compression, Config, Engine, FlushAtCommit, Level};
-use sluice_engine::os::RealOs;
 use std::cell::Cell;
 use std::collections::HashSet;
 use std::ffi::c_void;
@@ -58,12 +58,13 @@ pub fn start(config: &AbiConfig, data_dir: PathBuf, log_dir: Option<PathBuf>) ->
         data_dir,
         log_dir,
         buffer_pool_bytes: config.buffer_pool_bytes,
+        page_map_bytes: None,
         log_capacity_bytes: config.log_capacity_bytes,
         flush_at_commit: flush_mode(config.flush_at_commit),
         compression: compression_of(config.compression).unwrap_or(Compression::Lz4),
         background: true,
     };
-    let engine = Engine::open(RealOs::new(), config, Arc::new(Host))?;
+    let engine = Engine::open(WatchedOs::new(), config, Arc::new(Host))?;
     ENGINE.set(engine).map_err(|_| Error::Refused("the Sluice engine was started twice".into()))
 }
 

@@ -55,6 +55,15 @@ struct FreshLocks {
     row: bool,
 }
 
+/// The gap in which a search has its key: before or behind all entries that begin with it.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Gap {
+    #[default]
+    None,
+    Below,
+    Above,
+}
+
 #[derive(Default)]
 struct Scan {
     index: usize,
@@ -62,8 +71,9 @@ struct Scan {
     live: Option<Direction>,
     /// The cursor was opened for one prefix only.
     narrowed: bool,
-    /// Encoded key of an exact search, for `step_same`.
+    /// Encoded key of the search, for `step_same` and for steps from a search without a row.
     prefix: Vec<u8>,
+    gap: Gap,
     /// Key of the last returned entry, when no live cursor has it.
     at: Vec<u8>,
     /// Was there a row at all?
@@ -72,6 +82,22 @@ struct Scan {
     is_unbounded: bool,
     /// The scan ran off the index at this end.
     beyond: Option<Direction>,
+}
+
+impl Scan {
+    /// Where a step begins that no live cursor can do: beside the last returned entry, or in the
+    /// gap of a search that found none. None: behind the end of the index.
+    fn resume(&self, direction: Direction) -> Option<Bound<Vec<u8>>> {
+        if self.started {
+            return Some(Bound::Excluded(self.at.clone()));
+        }
+        match (self.gap, direction) {
+            (Gap::Above, Direction::Forward) => successor(&self.prefix).map(Bound::Included),
+            (Gap::Above, Direction::Backward) => Some(below_successor(&self.prefix)),
+            (_, Direction::Forward) => Some(Bound::Included(self.prefix.clone())),
+            (_, Direction::Backward) => Some(Bound::Excluded(self.prefix.clone())),
+        }
+    }
 }
 
 pub struct Handler {
@@ -198,6 +224,10 @@ impl Handler {
              ALTER TABLE ... FORCE",
             self.name
         )))
+    }
+
+    pub fn is_stale(&self) -> bool {
+        self.stale.contains(&true)
     }
 
     fn check_orders(&self) -> Result<()> {
@@ -406,11 +436,15 @@ impl Handler {
                 (below_successor(&key), Bound::Included(key.clone()), Direction::Backward)
             }
         };
+        self.scan.prefix = key;
+        self.scan.gap = match find {
+            Find::Exact | Find::AtOrAfter | Find::Before => Gap::Below,
+            Find::After | Find::AtOrBefore | Find::Last => Gap::Above,
+        };
         if find == Find::After && matches!(from, Bound::Unbounded) {
             return Ok(false);
         }
         self.scan.narrowed = matches!(find, Find::Exact | Find::Last);
-        self.scan.prefix = key;
         self.open_cursor(session, from, to, direction)?;
         self.advance(session, record)
     }
@@ -458,10 +492,10 @@ impl Handler {
         }
         if self.scan.live != Some(direction) || self.scan.narrowed {
             self.remember();
-            if !self.scan.started {
+            if !self.scan.started && self.scan.gap == Gap::None {
                 return self.first(session, self.scan.index, direction, record);
             }
-            let from = Bound::Excluded(self.scan.at.clone());
+            let Some(from) = self.scan.resume(direction) else { return Ok(false) };
             self.scan.narrowed = false;
             self.open_cursor(session, from, Bound::Unbounded, direction)?;
         }
@@ -541,6 +575,7 @@ impl Handler {
         self.scan.started = false;
         self.scan.beyond = None;
         self.scan.prefix.clear();
+        self.scan.gap = Gap::None;
     }
 
     fn is_unique_entry(&self, index: usize, key: &[u8]) -> Result<bool> {

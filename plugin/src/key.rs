@@ -138,9 +138,9 @@ impl KeyMaker<'_> {
             let (charset, expansion) = (column.charset, column.expansion);
             self.scratch.clear();
             self.collator.weights(charset, level.flag, expansion, value, self.scratch);
-            match column.order {
-                Order::Pad => order::put_padded(self.scratch, &level.space_weight, out),
-                _ => order::put_escaped(self.scratch, out),
+            match level.is_padded {
+                true => order::put_padded(self.scratch, &level.space_weight, out),
+                false => order::put_escaped(self.scratch, out),
             }
         }
     }
@@ -227,9 +227,9 @@ fn part_len(shape: &Shape, part: &Part, bytes: &[u8]) -> Result<(usize, bool)> {
 fn weights_len(column: &Column, bytes: &[u8], mask: u8) -> Result<usize> {
     let mut at = 0;
     for level in &column.levels {
-        at += match column.order {
-            Order::Pad => order::padded_len(&bytes[at..], level.space_weight.len(), mask)?,
-            _ => order::escaped_len(&bytes[at..], mask)?,
+        at += match level.is_padded {
+            true => order::padded_len(&bytes[at..], level.space_weight.len(), mask)?,
+            false => order::escaped_len(&bytes[at..], mask)?,
         };
     }
     Ok(at)

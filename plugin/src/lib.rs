@@ -26,5 +26,6 @@ pub mod session;
 pub mod shape;
 #[cfg(test)]
 mod testing;
+mod watch;
 
 const _: () = assert!(!sluice_engine::os::SIMULATED, "the plugin must not have the simulator");

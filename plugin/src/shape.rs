@@ -50,6 +50,8 @@ pub struct Level {
     /// As the server names it; 0: the only one.
     pub flag: u32,
     pub space_weight: Vec<u8>,
+    /// Compared as if the shorter string went on with spaces.
+    pub is_padded: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -275,8 +277,7 @@ fn check_column(column: &Column, null_bytes: usize, record_bytes: usize) -> Resu
     };
     let weighed = column.is_string() && column.order != Order::Binary;
     let weights = (!weighed || !column.levels.is_empty())
-        && (column.order != Order::Pad
-            || column.levels.iter().all(|l| (1..=8).contains(&l.space_weight.len())));
+        && column.levels.iter().all(|l| !l.is_padded || (1..=8).contains(&l.space_weight.len()));
     let null_inside = column.null.is_none_or(|(at, bit)| at < null_bytes && bit != 0);
     if column.offset + room > record_bytes || !widths || !weights || !null_inside {
         return Err(Error::Refused(format!("a column does not fit its record: {column:?}")));

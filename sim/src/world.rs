@@ -63,6 +63,7 @@ struct Limits {
     calls_per_life: u64,
     calls_per_recovery: u64,
     pool_bytes: u64,
+    page_map_bytes: u64,
     log_capacity_bytes: u64,
     log_cache_bytes: u64,
     segment_bytes: u64,
@@ -81,6 +82,7 @@ impl Limits {
             calls_per_life: one_of([60, 200, 500, 2000]),
             calls_per_recovery: one_of([15, 30, 60, 120]),
             pool_bytes: one_of([1, 16, 32, 64]) << 14,
+            page_map_bytes: one_of([0, 0, 1 << 12, 1 << 24]),
             log_capacity_bytes: one_of([192, 256, 512, 1024]) << 10,
             log_cache_bytes: one_of([64, 64, 128, 512]) << 10,
             segment_bytes: one_of([64, 64, 64, 128]) << 10,
@@ -170,6 +172,7 @@ impl World {
             config.compression = Compression::None;
         }
         config.buffer_pool_bytes = self.limits.pool_bytes;
+        config.page_map_bytes = Some(self.limits.page_map_bytes);
         config.log_capacity_bytes = self.limits.log_capacity_bytes;
         let geometry = Geometry {
             log_segment_bytes: self.limits.segment_bytes,

@@ -31,6 +31,10 @@ fn map_changes_not_synced() {
     is_found(Bug::MapChangesNotSynced, 60);
 }
 
+fn map_leaf_forgets_changes() {
+    is_found(Bug::MapLeafForgetsChanges, 60);
+}
+
 fn superblock_not_synced() {
     is_found(Bug::SuperblockNotSynced, 60);
 }
@@ -90,6 +94,7 @@ fn main() {
         checkpoint_without_store_sync,
         checkpoint_without_log_flush,
         map_changes_not_synced,
+        map_leaf_forgets_changes,
         superblock_not_synced,
         purge_ignores_snapshots,
         lost_delete_mark,

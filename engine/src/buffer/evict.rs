@@ -8,6 +8,7 @@ use super::pool::Pool;
 use super::table::{Shard, Slot, SHARDS};
 use super::writeback::{claim, Claim, Patience, BATCH_PAGES};
 use crate::base::Result;
+use crate::os::observe::{self, Wait};
 use std::sync::atomic::{Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::Arc;
 use std::time::Duration;
@@ -104,7 +105,9 @@ impl Pool {
                 wake();
             }
             let mut guard = self.behind.lock();
-            self.caught_up.wait_for(&mut guard, ADMIT_WAIT_SLICE);
+            observe::waiting(Wait::Frame, || {
+                self.caught_up.wait_for(&mut guard, ADMIT_WAIT_SLICE);
+            });
             waited += ADMIT_WAIT_SLICE;
         }
     }

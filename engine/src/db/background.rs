@@ -4,6 +4,7 @@
 use super::config::Level;
 use super::engine::Engine;
 use crate::base::{Error, Result};
+use crate::os::observe;
 use crate::os::sync::{self, Condvar, Mutex};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -98,7 +99,7 @@ impl Engine {
             let engine = Arc::downgrade(self);
             let evicts = worker.name == "sluice-evict";
             let bell = Arc::clone(if evicts { &self.evict_bell } else { &self.bell });
-            let body = move || run(&engine, &bell, worker);
+            let body = move || observe::thread(worker.name, || run(&engine, &bell, worker));
             match sync::spawn(worker.name, body) {
                 Ok(handle) => threads.push(handle),
                 Err(error) => {

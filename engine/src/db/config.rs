@@ -15,12 +15,18 @@ pub enum FlushAtCommit {
     WriteOnly = 2,
 }
 
+/// What the page map takes beside the pool unless told otherwise.
+const MAP_SHARE: u64 = 16;
+const MAP_BYTES_MIN: u64 = 16 << 20;
+
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Page store, superblock and, unless `log_dir` says otherwise, the log.
     pub data_dir: PathBuf,
     pub log_dir: Option<PathBuf>,
     pub buffer_pool_bytes: u64,
+    /// Memory for the page map, beside the pool; see [`Config::map_bytes`].
+    pub page_map_bytes: Option<u64>,
     /// Checkpoints keep the log that redo needs below this.
     pub log_capacity_bytes: u64,
     pub flush_at_commit: FlushAtCommit,
@@ -35,11 +41,19 @@ impl Config {
             data_dir: data_dir.into(),
             log_dir: None,
             buffer_pool_bytes: 128 << 20,
+            page_map_bytes: None,
             log_capacity_bytes: 512 << 20,
             flush_at_commit: FlushAtCommit::AtCommit,
             compression: Compression::Lz4,
             background: true,
         }
+    }
+
+    /// A 16th of the pool if nothing else is said, and enough for a few 100,000 pages: an entry of
+    /// the map is a small part of its page, but pages of the map must not be missed all the time.
+    pub fn map_bytes(&self) -> usize {
+        let share = (self.buffer_pool_bytes / MAP_SHARE).max(MAP_BYTES_MIN);
+        usize::try_from(self.page_map_bytes.unwrap_or(share)).unwrap_or(usize::MAX)
     }
 
     pub fn log_dir(&self) -> PathBuf {

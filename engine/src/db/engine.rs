@@ -11,6 +11,7 @@ use crate::binlog::Binlog;
 use crate::btree;
 use crate::buffer::Pool;
 use crate::catalog::Catalog;
+use crate::os::observe::{self, Wait};
 use crate::os::planted::{self, Bug};
 use crate::os::sync::{Condvar, JoinHandle, Mutex, RwLock};
 use crate::os::Os;
@@ -241,7 +242,7 @@ impl Engine {
     /// Returns after a checkpoint, at the latest after `slice`.
     pub(crate) fn wait_for_announcement(&self, slice: Duration) {
         let mut guard = self.checkpoint_done.lock();
-        self.room_made.wait_for(&mut guard, slice);
+        observe::waiting(Wait::LogRoom, || self.room_made.wait_for(&mut guard, slice));
     }
 
     pub(crate) fn last_checkpoint_ns(&self) -> u64 {

@@ -27,6 +27,7 @@ mod damage;
 mod damage_tests;
 mod ddl;
 mod engine;
+mod estimate;
 #[cfg(test)]
 mod fuzz_tests;
 pub mod inspect;
@@ -58,6 +59,7 @@ pub use crate::txn::{Isolation, ReadMode, Savepoint, WaitPolicy};
 pub use check::{CheckDepth, TableReport};
 pub use config::{Compression, Config, FlushAtCommit, Host, Level, NoHost};
 pub use engine::Engine;
+pub use estimate::TableSize;
 pub use open::Geometry;
 pub use overtaken::RowNames;
 pub use table::{IndexSpec, Table, TableSpec};

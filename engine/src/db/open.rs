@@ -59,7 +59,11 @@ fn wal_options(config: &Config, geometry: Geometry) -> WalOptions {
 }
 
 fn store_options(config: &Config, geometry: Geometry) -> StoreOptions {
-    StoreOptions { dir: config.data_dir.clone(), segment_bytes: geometry.store_segment_bytes }
+    StoreOptions {
+        dir: config.data_dir.clone(),
+        segment_bytes: geometry.store_segment_bytes,
+        map_bytes: config.map_bytes(),
+    }
 }
 
 impl Engine {

@@ -1,5 +1,6 @@
 //! An open table: its trees and its counters.
 
+use super::estimate::Remembered;
 use super::overtaken::RowNames;
 use crate::base::codec::put_varint;
 use crate::base::Csn;
@@ -42,6 +43,7 @@ pub(crate) struct Counters {
     retired: AtomicBool,
     /// Of one session, and gone after a restart.
     pub(crate) is_temporary: bool,
+    pub(crate) remembered: Remembered,
 }
 
 /// One table that the catalog names. A rename or truncate makes a new one.
@@ -65,6 +67,7 @@ impl Counters {
             hidden_key: AtomicU64::new(hidden_key),
             retired: AtomicBool::new(false),
             is_temporary: false,
+            remembered: Remembered::default(),
         }
     }
 
@@ -161,22 +164,8 @@ impl Table {
         self.counters.hidden_key.fetch_add(1, Ordering::Relaxed)
     }
 
-    pub fn rows_estimate(&self) -> u64 {
-        self.gates[0].tree().estimate_len().unwrap_or(0)
-    }
-
     pub fn range_estimate(&self, index: usize, low: Bound<&[u8]>, high: Bound<&[u8]>) -> u64 {
         self.gates[index].tree().estimate_range(low, high).unwrap_or(0)
-    }
-
-    /// Bytes of page images of the rows, long values included.
-    pub fn data_bytes(&self) -> u64 {
-        let clustered = self.store.tree_bytes(self.gates[0].id()).1;
-        clustered + self.store.tree_bytes(self.long_values.id()).1
-    }
-
-    pub fn index_bytes(&self) -> u64 {
-        self.gates[1..].iter().map(|gate| self.store.tree_bytes(gate.id()).1).sum()
     }
 
     /// The same table under another name.

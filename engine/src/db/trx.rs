@@ -154,15 +154,18 @@ impl Trx {
     }
 
     pub fn insert(&mut self, table: &Table, row: &RowWrite<'_>) -> Result<()> {
+        table.counters.remembered.row_changed();
         self.row_operation(Purpose::Add, |trx| trx.insert_entries(table, row))?;
         Ok(())
     }
 
     pub fn update(&mut self, table: &Table, old: &RowWrite<'_>, new: &RowWrite<'_>) -> Result<()> {
+        table.counters.remembered.row_changed();
         self.row_operation(Purpose::Add, |trx| trx.update_entries(table, old, new))
     }
 
     pub fn delete(&mut self, table: &Table, old: &RowWrite<'_>) -> Result<()> {
+        table.counters.remembered.row_changed();
         self.row_operation(Purpose::Delete, |trx| trx.delete_entries(table, old))
     }
 

@@ -12,6 +12,7 @@
 
 mod aligned;
 pub mod fuzz;
+pub mod observe;
 pub mod planted;
 mod real;
 #[cfg(feature = "sim")]

@@ -13,6 +13,8 @@ pub enum Bug {
     CheckpointWithoutStoreSync,
     /// A checkpoint does not flush the log past the pages that it names (rules M2, step 3).
     CheckpointWithoutLogFlush,
+    /// A leaf of the page map that leaves memory forgets what changed since the snapshot.
+    MapLeafForgetsChanges,
     /// A superblock names map changes that are not synced.
     MapChangesNotSynced,
     /// The superblock is not synced before what only the older one needs is released.
@@ -47,11 +49,12 @@ pub enum Bug {
 
 #[cfg(feature = "sim")]
 impl Bug {
-    pub const ALL: [Bug; 18] = [
+    pub const ALL: [Bug; 19] = [
         Bug::CommitWithoutFlush,
         Bug::LogWriteNotDurable,
         Bug::CheckpointWithoutStoreSync,
         Bug::CheckpointWithoutLogFlush,
+        Bug::MapLeafForgetsChanges,
         Bug::MapChangesNotSynced,
         Bug::SuperblockNotSynced,
         Bug::StoreSegmentFreedEarly,

@@ -72,6 +72,8 @@ struct World {
     /// Calls that change something, counted; faults and crash points refer to this number.
     mutations: u64,
     fail_at: Option<(u64, Fault)>,
+    /// Reads of files whose names begin so fail with EIO.
+    fail_reads_of: Option<&'static str>,
     /// Bytes that all named files together may have.
     capacity_bytes: Option<u64>,
     /// Grows with every crash: files opened in an earlier life are dead.
@@ -111,6 +113,11 @@ impl SimOs {
         self.world.lock().fail_at = None;
     }
 
+    /// Reads of files whose names begin with `prefix` fail with EIO until this is called again.
+    pub fn fail_reads_of(&self, prefix: Option<&'static str>) {
+        self.world.lock().fail_reads_of = prefix;
+    }
+
     /// Limits the sum of the lengths of all files; calls that need more fail with ENOSPC.
     pub fn set_capacity_bytes(&self, capacity_bytes: Option<u64>) {
         self.world.lock().capacity_bytes = capacity_bytes;
@@ -141,6 +148,7 @@ impl SimOs {
         let world = &mut *world;
         world.life += 1;
         world.fail_at = None;
+        world.fail_reads_of = None;
         world.locked.clear();
         crash_names(world, &mut rng);
         for (number, inode) in world.inodes.iter_mut().enumerate() {
@@ -254,6 +262,12 @@ impl World {
             _ => Ok(()),
         }
     }
+}
+
+/// The file's name begins with `prefix`, if there is one.
+fn begins(path: &Path, prefix: Option<&str>) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str());
+    name.zip(prefix).is_some_and(|(name, prefix)| name.starts_with(prefix))
 }
 
 fn power_is_off(op: &'static str, path: &Path) -> Error {
@@ -396,6 +410,9 @@ impl SimFile {
             return Err(power_is_off(op, &self.path));
         }
         world.check_power(op, &self.path)?;
+        if op == "read" && begins(&self.path, world.fail_reads_of) {
+            return Err(Error::io(op, &self.path, io::Error::from_raw_os_error(libc::EIO)));
+        }
         if changes {
             if let Err(e) = world.mutate(op, &self.path) {
                 // A write under way when the power goes may have reached some blocks; so may one

@@ -9,18 +9,22 @@
 //! only leaves everything that the older slot needs in place.
 
 use super::engine::{remove_obsolete, Store};
-use super::mapfile::{self, ChangeLog, Directory};
+use super::mapfile::{self, ChangeLog};
+use super::snapshot::{write_snapshot, Failure, Written};
 use super::state::Capture;
 use super::stats::add;
 use super::superblock::Superblock;
 use crate::base::{Error, Lsn, Result, BLOCK_BYTES};
 use crate::os::planted::{self, Bug};
-use crate::os::File;
+use crate::os::{File, SIMULATED};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 
 /// Disk space kept behind the end of the change log, in segments (and at most this many bytes).
 const CHANGES_RESERVE_BYTES_MAX: u64 = 4 << 20;
+
+/// In the simulator lives are short: snapshots must be frequent.
+const SNAPSHOT_BYTES_SIMULATED: u64 = 16 << 10;
 
 pub struct Checkpointer {
     slots: Arc<dyn File>,
@@ -29,6 +33,9 @@ pub struct Checkpointer {
     current: Superblock,
     changes: ChangeLog,
     snapshot_bytes: u64,
+    /// A leaf could not be read for a snapshot when the change log ended here: the next attempt
+    /// waits until it has grown as much again.
+    failed_at: u64,
     /// Map files of older generations may still be there.
     has_obsolete: bool,
 }
@@ -36,7 +43,7 @@ pub struct Checkpointer {
 /// A map snapshot that is written but named by no superblock yet.
 struct NewMap {
     generation: u64,
-    directory: Directory,
+    written: Written,
     changes: ChangeLog,
 }
 
@@ -48,12 +55,20 @@ impl Checkpointer {
         changes: ChangeLog,
     ) -> Checkpointer {
         let snapshot_bytes = current.directory_at + current.directory_bytes;
-        Checkpointer { slots, newest, current, changes, snapshot_bytes, has_obsolete: false }
+        let (failed_at, has_obsolete) = (0, false);
+        Checkpointer { slots, newest, current, changes, snapshot_bytes, failed_at, has_obsolete }
     }
 
-    /// The change log is long against what a snapshot would cost.
-    fn wants_snapshot(&self, segment_bytes: u64) -> bool {
-        self.changes.end() > segment_bytes.max(2 * self.snapshot_bytes)
+    #[cfg(test)]
+    pub fn map_generation(&self) -> u64 {
+        self.current.map_generation
+    }
+
+    /// The change log is long against what a snapshot would cost, or for whoever opens the store.
+    fn wants_snapshot(&self, segment_bytes: u64, limit_bytes: u64) -> bool {
+        let most_bytes = limit_bytes.min(2 * self.snapshot_bytes);
+        let least_bytes = if SIMULATED { SNAPSHOT_BYTES_SIMULATED } else { segment_bytes };
+        self.changes.end() - self.failed_at > least_bytes.max(most_bytes)
     }
 }
 
@@ -69,9 +84,10 @@ impl Store {
     ) -> Result<()> {
         let mut cp = self.checkpointer.lock();
         self.check_poison()?;
-        let new_map = self.snapshot_if_wanted(&cp)?;
-        let capture = self.state.write().capture();
-        let prepared = self.prepare(&cp, new_map, &capture, note, flush_log_past);
+        self.free_again();
+        let new_map = self.snapshot_if_wanted(&mut cp)?;
+        let capture = self.state.write().capture(new_map.is_some());
+        let prepared = self.prepare(&cp, new_map.as_ref(), &capture, note, flush_log_past);
         let (sb, changes) = match prepared {
             Ok(prepared) => prepared,
             Err(error) => {
@@ -84,13 +100,18 @@ impl Store {
             self.state.write().restore(&capture);
             return Err(error);
         }
-        if sb.map_generation != cp.current.map_generation {
-            cp.has_obsolete = true;
+        if new_map.is_some() {
+            (cp.has_obsolete, cp.failed_at) = (true, 0);
             cp.snapshot_bytes = sb.directory_at + sb.directory_bytes;
         }
         let second = cp.newest;
         (cp.current, cp.changes, cp.newest) = (sb, changes, first);
         self.write_slot(&cp, sb, second)?;
+        if let Some(NewMap { written, .. }) = new_map {
+            // The old file stays readable for those who are reading a leaf of it.
+            let mut state = self.state.write();
+            state.map.rebase(written.snapshot, &written.chunks, &capture.changes);
+        }
         add(&self.counters.checkpoints, 1);
         if !planted::is(Bug::StoreSegmentFreedEarly) {
             self.state.write().segments.release(&capture.releasable, self.epochs.now());
@@ -121,7 +142,7 @@ impl Store {
     fn prepare(
         &self,
         cp: &Checkpointer,
-        new_map: Option<NewMap>,
+        new_map: Option<&NewMap>,
         capture: &Capture,
         note: &[u8],
         flush_log_past: &mut dyn FnMut(Lsn) -> Result<()>,
@@ -133,64 +154,71 @@ impl Store {
             self.pages.sync().map_err(|error| self.poisoned_by(error))?;
         }
         if !planted::is(Bug::CheckpointWithoutLogFlush) {
-            flush_log_past(capture.max_lsn)?;
+            flush_log_past(capture.sums.max_lsn)?;
         }
 
         let mut sb = cp.current;
         sb.generation += 1;
         sb.max_page = capture.max_page.0;
-        let log = new_map.as_ref().map_or(&cp.changes, |new| &new.changes);
-        let changes = log.append(note, &capture.changes).map_err(|e| self.poisoned_by(e))?;
+        let log = new_map.map_or(&cp.changes, |new| &new.changes);
+        let appended = log.append(note, &capture.sums, &capture.changes);
+        let changes = appended.map_err(|error| self.poisoned_by(error))?;
         add(&self.counters.map_bytes, changes.end() - log.end());
         (sb.changes_end, sb.changes_chain) = (changes.end(), changes.chain());
         sb.last_batch_at = changes.last_batch_at();
-        if let Some(new) = &new_map {
+        if let Some(new) = new_map {
             // The names of the new files must be durable before a superblock uses them.
             self.os.sync_dir(&self.dir).map_err(|error| self.poisoned_by(error))?;
             sb.map_generation = new.generation;
-            sb.directory_at = new.directory.at;
-            sb.directory_bytes = new.directory.bytes;
-            sb.directory_checksum = new.directory.checksum;
+            sb.directory_at = new.written.directory.at;
+            sb.directory_bytes = new.written.directory.bytes;
+            sb.directory_checksum = new.written.directory.checksum;
         }
         assert!(sb.changes_end > sb.last_batch_at);
         Ok((sb, changes))
     }
 
     /// Writes a new snapshot if the change log is long. The leaves are copied one after the
-    /// other while the map changes: the changes not yet taken go to the first batch of the new
-    /// change log, so that both together are the captured map.
-    fn snapshot_if_wanted(&self, cp: &Checkpointer) -> Result<Option<NewMap>> {
-        if !cp.wants_snapshot(self.segment_bytes) {
+    /// other while the map changes, from memory or from the old snapshot: the changes not yet
+    /// taken go to the first batch of the new change log, so that both together are the captured
+    /// map.
+    fn snapshot_if_wanted(&self, cp: &mut Checkpointer) -> Result<Option<NewMap>> {
+        let limit_bytes = self.state.read().map.changes_limit_bytes();
+        if !cp.wants_snapshot(self.segment_bytes, limit_bytes) {
             return Ok(None);
         }
         let generation = cp.current.generation + 1;
         match self.write_snapshot(generation) {
-            Ok(new) => Ok(Some(new)),
+            Ok(new) => return Ok(Some(new)),
             // The change log has room reserved, so it grows on.
-            Err(Error::Full { .. }) => {
-                let paths = [mapfile::snapshot_path, mapfile::changes_path];
-                for path in paths.map(|path_of| path_of(&self.dir, generation)) {
-                    if self.os.exists(&path)? {
-                        self.os.remove(&path)?;
-                    }
-                }
-                Ok(None)
-            }
-            Err(error) => Err(self.poisoned_by(error)),
+            Err(Failure::Write(Error::Full { .. })) => {}
+            // Nothing is lost: the old snapshot and the change log hold what can be had.
+            Err(Failure::Read(_)) => cp.failed_at = cp.changes.end(),
+            Err(Failure::Write(error)) => return Err(self.poisoned_by(error)),
         }
+        let paths = [mapfile::snapshot_path, mapfile::changes_path];
+        for path in paths.map(|path_of| path_of(&self.dir, generation)) {
+            if self.os.exists(&path)? {
+                self.os.remove(&path)?;
+            }
+        }
+        Ok(None)
     }
 
-    fn write_snapshot(&self, generation: u64) -> Result<NewMap> {
-        let leaf_of = |leaf: usize| self.state.read().map.leaf_entries(leaf).collect();
+    fn write_snapshot(&self, generation: u64) -> std::result::Result<NewMap, Failure> {
         let leaves = self.state.read().map.leaf_slots();
+        let leaf_of = |leaf: usize| {
+            let view = self.state.read().map.view(leaf);
+            view.read()
+        };
         let path = mapfile::snapshot_path(&self.dir, generation);
-        let file = mapfile::create_file(&*self.os, &path)?;
-        let directory = mapfile::write_snapshot(&*file, self.seed, generation, leaves, &leaf_of)?;
-        add(&self.counters.map_bytes, directory.at + directory.bytes);
+        let file = mapfile::create_file(&*self.os, &path).map_err(Failure::Write)?;
+        let written = write_snapshot(file, self.seed, generation, leaves, &leaf_of)?;
+        add(&self.counters.map_bytes, written.directory.at + written.directory.bytes);
         let path = mapfile::changes_path(&self.dir, generation);
-        let file = mapfile::create_file(&*self.os, &path)?;
+        let file = mapfile::create_file(&*self.os, &path).map_err(Failure::Write)?;
         let mut changes = ChangeLog::new(file, self.seed, generation);
-        changes.reserve(self.changes_reserve_bytes())?;
-        Ok(NewMap { generation, directory, changes })
+        changes.reserve(self.changes_reserve_bytes()).map_err(Failure::Write)?;
+        Ok(NewMap { generation, written, changes })
     }
 }

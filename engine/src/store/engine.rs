@@ -1,16 +1,19 @@
 //! The store: opening, reading, writing, freeing.
 
 use super::checkpoint::Checkpointer;
+use super::entry::{Entry, PAGE_ID_MAX};
 use super::epoch::Epochs;
 use super::gc::Collector;
-use super::map::{Entry, PageMap, PAGE_ID_MAX};
+use super::map::PageMap;
 use super::mapfile::{self, ChangeLog};
 use super::pages::{PagesFile, StreamKind};
-use super::record::{self, Packed, HEADER_BYTES, RECORD_BYTES_MAX};
+use super::record::{self, Packed};
 use super::segments::RESERVED_SEGMENTS;
+use super::snapshot::{write_snapshot, Failure, Snapshot};
 use super::space::SpacePolicy;
 use super::state::State;
 use super::stats::{add, Counters};
+use super::sums::Sums;
 use super::superblock::{self, Superblock, SLOTS};
 use super::{PageWrite, StoreOptions};
 use crate::base::{Error, Lsn, PageId, Result, TreeId, BLOCK_BYTES, PAGE_BYTES};
@@ -113,15 +116,11 @@ impl Store {
             return Err(Error::corrupt("both slots of the superblock are damaged", place));
         };
         check_segment_bytes(sb.segment_bytes)?;
-        let snapshot = os.open(&mapfile::snapshot_path(&dir, sb.map_generation), direct)?;
-        let mut state = State::new(sb.segment_bytes);
-        mapfile::load_snapshot(&*snapshot, &sb, &mut state.map)?;
-        let changes = os.open(&mapfile::changes_path(&dir, sb.map_generation), direct)?;
-        let mut changes = ChangeLog::new(changes, sb.seed, sb.map_generation);
-        let note = changes.load(&sb, &mut state.map)?;
+        let (mut map, changes, note, sums) = load_map(&*os, &dir, &sb, options.map_bytes)?;
         let file = os.open(&pages_path(&dir), direct)?;
-        load_segments(&mut state, &*file, sb.segment_bytes)?;
-        state.max_page = state.max_page.max(PageId(sb.max_page));
+        let count = check_loaded(&mut map, &sums, &sb, &*file)?;
+        let mut state = State::load(map, sums, sb.segment_bytes, count);
+        state.max_page = PageId(sb.max_page);
 
         // Both slots must name what is kept before anything may be reused.
         if !found.same {
@@ -155,7 +154,7 @@ impl Store {
         add(&self.counters.reads, 1);
         loop {
             let reading = self.epochs.enter();
-            let Some(entry) = self.entry(page) else { return Ok(None) };
+            let Some(entry) = self.entry(page)? else { return Ok(None) };
             let done = self.read_record(page, entry, out);
             drop(reading);
             let error = match done {
@@ -163,15 +162,11 @@ impl Store {
                 Err(error) => error,
             };
             // The record may have been replaced, and its place reused, while it was read.
-            if self.entry(page) == Some(entry) {
+            if self.entry(page)? == Some(entry) {
                 add(&self.counters.corrupt_reads, 1);
                 return Err(error);
             }
         }
-    }
-
-    pub(super) fn entry(&self, page: PageId) -> Option<Entry> {
-        self.state.read().map.get(page)
     }
 
     fn read_record(&self, page: PageId, entry: Entry, out: &mut [u8]) -> Result<()> {
@@ -218,6 +213,7 @@ impl Store {
             }
             records.push(record::pack(self.seed, write)?);
         }
+        let _pins = self.pin(records.iter().map(|record| record.page))?;
         add(&self.counters.images, records.len() as u64);
         add(&self.counters.image_bytes, records.iter().map(|r| r.bytes.len() as u64).sum());
         self.append(StreamKind::Fresh, &records, &|state, i, place| {
@@ -313,27 +309,13 @@ impl Store {
         self.pages.write_tail().map_err(|error| self.poisoned_by(error))
     }
 
-    /// Forgets a page; the next checkpoint makes that durable. The log record that freed it must
-    /// be appended before, and the checkpoint's `flush_log_past` must cover it.
-    pub fn free(&self, page: PageId) {
-        if page.0 <= PAGE_ID_MAX {
-            self.state.write().free(page);
-        }
-    }
-
-    /// Forgets up to `budget_pages` pages of a tree that is gone for ever: later writes of its
-    /// pages are dropped. True when nothing is left.
-    pub fn free_tree_step(&self, tree: TreeId, budget_pages: usize) -> bool {
-        self.state.write().free_tree_step(tree, budget_pages)
-    }
-
     /// Highest page id that this store was ever given.
     pub fn max_page(&self) -> PageId {
         self.state.read().max_page
     }
 
     pub fn pages(&self) -> u64 {
-        self.state.read().map.pages()
+        self.state.read().pages
     }
 
     /// Pages of a tree and the bytes they take on disk.
@@ -394,9 +376,13 @@ fn write_empty_store(os: &dyn Os, options: &StoreOptions, seed: u32) -> Result<S
     pages.sync()?;
     let generation = 1;
     let snapshot = mapfile::create_file(os, &mapfile::snapshot_path(dir, generation))?;
-    let directory = mapfile::write_snapshot(&*snapshot, seed, generation, 0, &|_| Vec::new())?;
+    let written = write_snapshot(snapshot, seed, generation, 0, &|_| Ok(Vec::new()));
+    let directory = match written {
+        Ok(written) => written.directory,
+        Err(Failure::Write(error) | Failure::Read(error)) => return Err(error),
+    };
     let changes = mapfile::create_file(os, &mapfile::changes_path(dir, generation))?;
-    let changes = ChangeLog::new(changes, seed, generation).append(&[], &[])?;
+    let changes = ChangeLog::new(changes, seed, generation).append(&[], &Sums::default(), &[])?;
     os.sync_dir(dir)?;
     Ok(Superblock {
         generation,
@@ -413,42 +399,38 @@ fn write_empty_store(os: &dyn Os, options: &StoreOptions, seed: u32) -> Result<S
     })
 }
 
-/// Rebuilds the segment table and the sums per tree from the loaded map.
-fn load_segments(state: &mut State, file: &dyn File, segment_bytes: u64) -> Result<()> {
-    let count = (file.len()? / segment_bytes) as usize;
-    let mut live = vec![0u64; count];
-    let mut check = |page: PageId, entry: Entry| -> Result<()> {
-        let last = entry.place() + entry.record_bytes() as u64 - 1;
-        let segment = (entry.place() / segment_bytes) as usize;
-        let sound = segment < count
-            && last / segment_bytes == segment as u64
-            && (HEADER_BYTES + 1..=RECORD_BYTES_MAX).contains(&entry.record_bytes());
-        if !sound {
-            let place = format!("{} offset {}", file.path().display(), entry.place());
-            return Err(Error::corrupt(format!("map entry of page {page}"), place));
-        }
-        live[segment] += entry.record_bytes() as u64;
-        Ok(())
-    };
-    let map = std::mem::take(&mut state.map);
-    for (page, entry) in all_entries(&map) {
-        check(page, entry)?;
-        state.count_loaded(page, entry);
-    }
-    state.map = map;
-    if let Some(segment) = live.iter().position(|&bytes| bytes > segment_bytes) {
-        let place = format!("{} segment {segment}", file.path().display());
-        return Err(Error::corrupt("the page map names overlapping records", place));
-    }
-    state.segments.load(count, &live);
-    Ok(())
+/// Reads the directory of the snapshot and the change log, and no leaf.
+pub(super) fn load_map(
+    os: &dyn Os,
+    dir: &Path,
+    sb: &Superblock,
+    budget_bytes: usize,
+) -> Result<(PageMap, ChangeLog, Vec<u8>, Sums)> {
+    let direct = OpenMode { create: false, direct: true };
+    let snapshot = os.open(&mapfile::snapshot_path(dir, sb.map_generation), direct)?;
+    let (snapshot, chunks) = Snapshot::open(snapshot, sb)?;
+    let mut map = PageMap::new(snapshot, &chunks, budget_bytes);
+    let changes = os.open(&mapfile::changes_path(dir, sb.map_generation), direct)?;
+    let mut changes = ChangeLog::new(changes, sb.seed, sb.map_generation);
+    let (note, sums) = changes.load(sb, &mut map)?;
+    Ok((map, changes, note, sums))
 }
 
-pub(super) fn all_entries(map: &PageMap) -> impl Iterator<Item = (PageId, Entry)> + '_ {
-    (0..map.leaf_slots()).flat_map(move |leaf| {
-        let first = (leaf as u64) << super::map::LEAF_BITS;
-        map.leaf_entries(leaf).map(move |(i, entry)| (PageId(first + i as u64), entry))
-    })
+/// Checks what was loaded against the pages file; answers its number of segments.
+fn check_loaded(map: &mut PageMap, sums: &Sums, sb: &Superblock, file: &dyn File) -> Result<usize> {
+    let count = file.len()? / sb.segment_bytes;
+    let corrupt = |what: String, offset: u64| {
+        Err(Error::corrupt(what, format!("{} offset {offset}", file.path().display())))
+    };
+    if let Err(why) = sums.check(sb.segment_bytes, count) {
+        return corrupt(format!("sums of the page map: {why}"), 0);
+    }
+    for (page, entry) in map.loaded_changes() {
+        if !entry.is_none() && !entry.is_possible(sb.segment_bytes, count) {
+            return corrupt(format!("map entry of page {page}"), entry.place());
+        }
+    }
+    Ok(count as usize)
 }
 
 /// Removes map files that no superblock slot names.

@@ -1,4 +1,6 @@
-use super::map::{Entry, PageMap};
+use super::entry::Entry;
+use super::map::PageMap;
+use super::sums::{Sums, TreeUse};
 use super::*;
 use crate::base::checksum::checksum;
 use crate::base::{BLOCK_BYTES, PAGE_BYTES};
@@ -43,10 +45,41 @@ fn fuzz_page_records() {
 fn fuzz_map_batches() {
     let entry = |n: u64| Entry::new(n * 5000, 300, Lsn(n), TreeId(16), n as u32);
     let changes: Vec<_> = (1..30).map(|n| (PageId(n * 3), entry(n))).collect();
-    let body = mapfile::encode_batch(b"checkpoint note", &changes);
+    let mut sums = Sums { max_lsn: Lsn(77), ..Sums::default() };
+    sums.segments.extend([(1, 900), (70, 5)]);
+    sums.trees.insert(TreeId(16), TreeUse { pages: 3, stored_bytes: 905 });
+    let body = mapfile::encode_batch(b"checkpoint note", &sums, &changes);
     fuzz("map batches", &[body], &mut |bytes| {
-        let mut map = PageMap::default();
-        let _ = mapfile::apply_batch(bytes, &mut map, 10_000);
-        assert!(map.leaf_slots() <= 4);
+        let (mut map, mut sums) = (PageMap::new(no_snapshot(), &[], 0), Sums::default());
+        let _ = mapfile::apply_batch(bytes, &mut map, &mut sums, 10_000);
+        assert!(map.leaf_slots() <= 10_000 / leaf::LEAF_PAGES + 1);
+        let _ = sums.check(1 << 20, 100);
+    });
+}
+
+fn no_snapshot() -> std::sync::Arc<snapshot::Snapshot> {
+    let os = crate::os::sim::SimOs::new(1);
+    let file = mapfile::create_file(&*os, "/map".as_ref()).unwrap();
+    let written = snapshot::write_snapshot(file, 1, 1, 0, &|_| Ok(Vec::new()));
+    written.map_err(|_| "a new file").unwrap().snapshot
+}
+
+#[test]
+fn fuzz_leaves_and_directories() {
+    let os = crate::os::sim::SimOs::new(1);
+    let file = mapfile::create_file(&*os, "/map".as_ref()).unwrap();
+    let entry = |n: u64| Entry::new(n * 5000, 300, Lsn(n), TreeId(16), n as u32);
+    let leaf_of = |leaf: usize| Ok((0..9).map(|i| (i * 3, entry((leaf + i) as u64))).collect());
+    let written = snapshot::write_snapshot(file.clone(), 9, 1, 5, &leaf_of);
+    let directory = written.map_err(|_| "a new file").unwrap().directory;
+    let chunks = mapfile::read_range(&*file, 4096, directory.at - 4096).unwrap();
+    fuzz("leaves of the map", &[chunks[..chunks.len() / 5].to_vec()], &mut |bytes| {
+        let entries = snapshot::decode_leaf(bytes).unwrap_or_default();
+        assert!(entries.iter().all(|(index, _)| *index < leaf::LEAF_PAGES));
+    });
+    let bytes = mapfile::read_range(&*file, directory.at, directory.bytes).unwrap();
+    fuzz("directories of the map", &[bytes], &mut |bytes| {
+        let chunks = snapshot::decode_directory(bytes, 10_000).unwrap_or_default();
+        assert!(chunks.len() <= 10_000 / leaf::LEAF_PAGES + 1);
     });
 }

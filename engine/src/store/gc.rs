@@ -2,12 +2,12 @@
 //! next checkpoint frees it. A victim is read whole, verified record by record, and copied as
 //! it is; what cannot be verified stays where it is, and its segment is left alone.
 
-use super::engine::{all_entries, is_named, Store};
-use super::map::Entry;
+use super::engine::{is_named, Store};
+use super::entry::Entry;
 use super::pages::StreamKind;
 use super::record::{self, Packed};
 use super::stats::add;
-use crate::base::{PageId, Result, BLOCK_BYTES};
+use crate::base::{Error, PageId, Result, BLOCK_BYTES};
 use crate::os::AlignedBuf;
 use std::cell::Cell;
 
@@ -20,6 +20,7 @@ pub struct Collector {
 }
 
 struct Victim {
+    segment: usize,
     start: u64,
     bytes: AlignedBuf,
     /// What was live when the segment was read; the last is moved first.
@@ -63,30 +64,53 @@ impl Store {
         let mut bytes = AlignedBuf::new(self.segment_bytes as usize);
         self.pages.file().read_at(&mut bytes, start)?;
         add(&self.pages.read_bytes, self.segment_bytes);
-        let found = self.scan_segment(&bytes);
+        let (mut live, all_known) = self.live_of(start, &bytes)?;
+        let live_bytes: u64 = live.iter().map(|(_, e)| e.record_bytes() as u64).sum();
+        // What is live in a closed segment only becomes less, so more than was found means that
+        // something is hidden: by a damaged record what lies behind it, or by a leaf of the map
+        // that cannot be read. The segment is left alone when its other records are out.
+        if live_bytes < self.state.read().segments.live_bytes(segment) {
+            self.state.write().segments.mark_bad(segment);
+            if all_known {
+                live = self.live_by_map(segment, start, &bytes);
+            }
+        }
+        live.sort_unstable_by_key(|(_, entry)| std::cmp::Reverse(entry.place()));
+        Ok(Victim { segment, start, bytes, live })
+    }
+
+    /// The records in the bytes of a segment that the map names, and whether the map could be
+    /// asked for all. Leaf by leaf: each is read once.
+    fn live_of(&self, start: u64, bytes: &[u8]) -> Result<(Vec<(PageId, Entry)>, bool)> {
+        let mut all_known = true;
+        let mut found = self.scan_segment(bytes);
+        found.sort_unstable_by_key(|(head, _)| head.page);
         let mut live = Vec::with_capacity(found.len());
-        let state = self.state.read();
         for (head, at) in found {
-            let Some(entry) = state.map.get(head.page) else { continue };
+            let entry = match self.entry(head.page) {
+                Ok(entry) => entry,
+                Err(Error::Corrupt { .. } | Error::Io { .. }) => {
+                    all_known = false;
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            let Some(entry) = entry else { continue };
             if entry.place() == start + at as u64 && is_named(&head, head.page, entry) {
                 live.push((head.page, entry));
             }
         }
-        let live_bytes: u64 = live.iter().map(|(_, e)| e.record_bytes() as u64).sum();
-        let found_all = live_bytes == state.segments.live_bytes(segment);
-        drop(state);
-        if !found_all {
-            // A damaged record hides what lies behind it: ask the map instead.
-            let mut state = self.state.write();
-            state.segments.mark_bad(segment);
-            let of_segment = all_entries(&state.map)
-                .filter(|(_, e)| e.place() / self.segment_bytes == segment as u64);
-            live = of_segment.collect();
-            drop(state);
-            live.retain(|&(page, entry)| self.is_sound(page, entry, start, &bytes));
-        }
-        live.reverse();
-        Ok(Victim { start, bytes, live })
+        Ok((live, all_known))
+    }
+
+    /// The sound records of a segment, by all leaves of the map.
+    fn live_by_map(&self, segment: usize, start: u64, bytes: &[u8]) -> Vec<(PageId, Entry)> {
+        let leaves = 0..self.state.read().map.leaf_slots();
+        let of_leaves = leaves.flat_map(|leaf| self.leaf_pages(leaf).unwrap_or_default());
+        of_leaves
+            .filter(|(_, entry)| entry.place() / self.segment_bytes == segment as u64)
+            .filter(|&(page, entry)| self.is_sound(page, entry, start, bytes))
+            .collect()
     }
 
     fn is_sound(&self, page: PageId, entry: Entry, start: u64, bytes: &[u8]) -> bool {
@@ -124,9 +148,15 @@ impl Store {
             packed_bytes += entry.record_bytes() as u64;
         }
         let taken = entries.len();
+        let Ok(_pins) = self.pin(entries.iter().map(|(page, _)| *page)) else {
+            // Found before and unreadable now: as damaged as one that hides records.
+            self.state.write().segments.mark_bad(victim.segment);
+            victim.live.clear();
+            return Ok(0);
+        };
         let state = self.state.read();
         entries.retain(|&(page, entry)| {
-            let still_live = state.map.get(page) == Some(entry);
+            let still_live = state.is_at(page, entry);
             if still_live {
                 let bytes = victim.record(entry).to_vec();
                 records.push(Packed { page, tree: entry.tree(), lsn: entry.lsn(), bytes });

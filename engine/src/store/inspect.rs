@@ -1,10 +1,12 @@
 //! The store's files for tools and people: where a page lies, and the files as they are on disk
 //! without opening them for work.
 
-use super::engine::{all_entries, is_named, pages_path, superblock_path, Store};
-use super::map::{Entry, PageMap};
-use super::mapfile::{self, ChangeLog};
+use super::engine::{is_named, load_map, pages_path, superblock_path, Store};
+use super::entry::Entry;
+use super::map::{leaf_of, page_at, PageMap};
+use super::mapfile;
 use super::record;
+use super::sums::Sums;
 use super::superblock::{self, Superblock};
 use crate::base::{Error, Lsn, PageId, Result, TreeId, BLOCK_BYTES, PAGE_BYTES};
 use crate::os::{AlignedBuf, File, OpenMode, Os};
@@ -16,16 +18,16 @@ impl Store {
     pub fn place_of(&self, page: PageId) -> String {
         let file = self.pages.file().path().display();
         match self.entry(page) {
-            Some(entry) => {
+            Ok(Some(entry)) => {
                 format!("{file} offset {} length {}", entry.place(), entry.record_bytes())
             }
-            None => format!("{file}, by the page map"),
+            Ok(None) | Err(_) => format!("{file}, by the page map"),
         }
     }
 
-    /// The tree of a page, as the map has it.
+    /// The tree of a page, as far as the map can be read.
     pub fn tree_of(&self, page: PageId) -> Option<TreeId> {
-        self.entry(page).map(|entry| entry.tree())
+        self.entry(page).ok().flatten().map(|entry| entry.tree())
     }
 }
 
@@ -66,6 +68,7 @@ pub struct StoreFiles {
     pub note: Vec<u8>,
     pages: Arc<dyn File>,
     map: PageMap,
+    sums: Sums,
     sb: Superblock,
 }
 
@@ -89,11 +92,7 @@ impl StoreFiles {
             let place = slots.path().display().to_string();
             return Err(Error::corrupt("both slots of the superblock are damaged", place));
         };
-        let mut map = PageMap::default();
-        let snapshot = os.open(&mapfile::snapshot_path(dir, sb.map_generation), direct)?;
-        mapfile::load_snapshot(&*snapshot, &sb, &mut map)?;
-        let changes = os.open(&mapfile::changes_path(dir, sb.map_generation), direct)?;
-        let note = ChangeLog::new(changes, sb.seed, sb.map_generation).load(&sb, &mut map)?;
+        let (map, _, note, sums) = load_map(os, dir, &sb, 0)?;
         let pages = os.open(&pages_path(dir), direct)?;
         let header = StoreHeader {
             generation: sb.generation,
@@ -104,7 +103,7 @@ impl StoreFiles {
             damaged_slots: found.damaged,
             slots_differ: !found.same,
         };
-        Ok(StoreFiles { header, note, pages, map, sb })
+        Ok(StoreFiles { header, note, pages, map, sums, sb })
     }
 
     pub fn path(&self) -> &Path {
@@ -115,18 +114,42 @@ impl StoreFiles {
         self.pages.len()
     }
 
-    /// Every page of the map, in the order of ids.
-    pub fn places(&self) -> impl Iterator<Item = PagePlace> + '_ {
-        all_entries(&self.map).map(|(page, entry)| PagePlace::new(page, entry))
+    /// Every page of the map, in the order of ids. A leaf that cannot be read is one error.
+    pub fn places(&self) -> impl Iterator<Item = Result<PagePlace>> + '_ {
+        (0..self.map.leaf_slots()).flat_map(|leaf| {
+            let place = move |(i, entry)| Ok(PagePlace::new(page_at(leaf, i), entry));
+            match self.map.view(leaf).read() {
+                Ok(pages) => pages.into_iter().map(place).collect::<Vec<_>>(),
+                Err(error) => vec![Err(error)],
+            }
+        })
     }
 
-    pub fn place(&self, page: PageId) -> Option<PagePlace> {
-        self.map.get(page).map(|entry| PagePlace::new(page, entry))
+    pub fn place(&self, page: PageId) -> Result<Option<PagePlace>> {
+        let entry = self.entry(page)?;
+        Ok(entry.map(|entry| PagePlace::new(page, entry)))
+    }
+
+    fn entry(&self, page: PageId) -> Result<Option<Entry>> {
+        let leaf = leaf_of(page);
+        let pages = self.map.view(leaf).read().map_err(|error| error.of_page(page))?;
+        let found = pages.into_iter().find(|(index, _)| page_at(leaf, *index) == page);
+        Ok(found.map(|(_, entry)| entry))
+    }
+
+    /// Where the persisted sums are not those of the map; walks all of it.
+    pub fn wrong_sums(&self) -> Result<Vec<String>> {
+        let mut counted = Sums::default();
+        for leaf in 0..self.map.leaf_slots() {
+            let pages = self.map.view(leaf).read()?;
+            pages.iter().for_each(|(_, e)| counted.count(*e, self.sb.segment_bytes));
+        }
+        Ok(self.sums.differences(&counted))
     }
 
     /// Reads and verifies a page's record.
     pub fn page(&self, page: PageId) -> Result<Vec<u8>> {
-        let Some(entry) = self.map.get(page) else { return Err(Error::NotFound) };
+        let Some(entry) = self.entry(page)? else { return Err(Error::NotFound) };
         let fail = |why: &str| {
             let file = self.pages.path().display();
             let place = format!("{file} offset {} length {}", entry.place(), entry.record_bytes());

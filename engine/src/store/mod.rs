@@ -22,8 +22,14 @@
 //! 7. The map lock is never held over I/O. A full disk poisons nothing: what was packed stays
 //!    readable in memory and is written later. Any other failed write or sync poisons the store:
 //!    reads go on, everything else is refused.
-//! 8. The last [`segments::RESERVED_SEGMENTS`] free segments belong to GC, and the change log
-//!    has disk space reserved behind its end, so that a full store can be cleaned.
+//! 8. A leaf of the map is read without the map's lock, and is brought in only if the snapshot it
+//!    was read from is still the current one. An entry changes only in a leaf that is in memory
+//!    and pinned. A leaf that cannot be read costs whoever needs it, poisons nothing and undoes
+//!    nothing; no snapshot is written without it, and the old one stays.
+//! 9. Live bytes by segment and the sums by tree are those of the map, in memory, and in the change
+//!    log up to its end.
+//! 10. The last [`segments::RESERVED_SEGMENTS`] free segments belong to GC, and the change log
+//!     has disk space reserved behind its end, so that a full store can be cleaned.
 //!
 //! Lock order: checkpointer or collector, then growth, then one stream, then state or tail. The
 //! writing lock is taken with none of stream, state and tail held.
@@ -32,26 +38,31 @@
 
 mod checkpoint;
 mod engine;
+mod entry;
 mod epoch;
 #[cfg(test)]
 mod fuzz_tests;
 mod gc;
 mod inspect;
+mod leaf;
+mod leaves;
 mod map;
 mod mapfile;
 mod pages;
 mod record;
 mod segments;
+mod snapshot;
 mod space;
 mod state;
 mod stats;
+mod sums;
 mod superblock;
 #[cfg(test)]
 mod tests;
 
 pub use engine::{PageInfo, Store};
+pub use entry::PAGE_ID_MAX;
 pub use inspect::{file_names, PagePlace, StoreFiles, StoreHeader};
-pub use map::PAGE_ID_MAX;
 pub use stats::StoreStats;
 
 use crate::base::{Lsn, PageId, TreeId};
@@ -71,14 +82,22 @@ pub struct StoreOptions {
     pub dir: PathBuf,
     /// The unit of reuse. An existing store keeps the size that it was created with.
     pub segment_bytes: u64,
+    /// Memory for the page map, 24 bytes a page, and half of it the most that its change log may
+    /// take on disk (or a segment, if that is more).
+    pub map_bytes: usize,
 }
 
 impl StoreOptions {
     pub const SEGMENT_BYTES_DEFAULT: u64 = 8 << 20;
     pub const SEGMENT_BYTES_MIN: u64 = 64 << 10;
+    pub const MAP_BYTES_DEFAULT: usize = 16 << 20;
 
     pub fn new(dir: impl Into<PathBuf>) -> StoreOptions {
-        StoreOptions { dir: dir.into(), segment_bytes: Self::SEGMENT_BYTES_DEFAULT }
+        StoreOptions {
+            dir: dir.into(),
+            segment_bytes: Self::SEGMENT_BYTES_DEFAULT,
+            map_bytes: Self::MAP_BYTES_DEFAULT,
+        }
     }
 }
 

@@ -239,7 +239,7 @@ impl PagesFile {
 
     /// Makes the file at least `len` bytes long.
     pub fn grow(&self, len: u64) -> Result<()> {
-        if len >= super::map::PLACE_END {
+        if len >= super::entry::PLACE_END {
             return Err(Error::Full { what: "page store" });
         }
         self.file.allocate(len)?;

@@ -12,7 +12,7 @@
 //! ```
 //! Records are packed without alignment; all integers are little-endian.
 
-use super::map::Entry;
+use super::entry::Entry;
 use super::{Compression, PageWrite};
 use crate::base::checksum::checksum;
 use crate::base::codec::Reader;

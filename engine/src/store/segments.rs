@@ -8,7 +8,7 @@
 //! ```
 
 use super::epoch::Epochs;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 /// Segments that only GC may take when the disk gives no more: without them a full store could
 /// never be cleaned.
@@ -33,6 +33,8 @@ struct Segment {
     /// Bytes of all records that were ever published in it; the rest is padding, which GC would
     /// only pad again. Unknown, so taken for the whole segment, if an earlier life wrote it.
     packed_bytes: u64,
+    /// Its live bytes changed since a checkpoint took them.
+    changed: bool,
 }
 
 /// Totals in bytes.
@@ -53,11 +55,28 @@ pub struct SegmentTable {
     /// Free segments, the one retired in the lowest epoch first.
     free: VecDeque<(usize, u64)>,
     closings: u64,
+    /// The segments marked so.
+    changed: Vec<usize>,
 }
 
 impl SegmentTable {
-    pub fn new(segment_bytes: u64) -> SegmentTable {
-        SegmentTable { segment_bytes, segments: Vec::new(), free: VecDeque::new(), closings: 0 }
+    /// The table of a file of `count` segments: what holds live bytes is closed, all others are
+    /// free.
+    pub fn load(segment_bytes: u64, count: usize, live: &BTreeMap<usize, u64>) -> SegmentTable {
+        let (segments, free) = (Vec::with_capacity(count), VecDeque::new());
+        let mut table =
+            SegmentTable { segment_bytes, segments, free, closings: 0, changed: Vec::new() };
+        for segment in 0..count {
+            let live_bytes = live.get(&segment).copied().unwrap_or(0);
+            let used = live_bytes > 0;
+            let usage = if used { Use::Closed { at: 0, bad: false } } else { Use::Free };
+            let packed_bytes = if used { segment_bytes } else { 0 };
+            table.segments.push(Segment { usage, live_bytes, packed_bytes, changed: false });
+            if !used {
+                table.free.push_back((segment, 0));
+            }
+        }
+        table
     }
 
     pub fn count(&self) -> usize {
@@ -76,21 +95,8 @@ impl SegmentTable {
     pub fn add_free(&mut self) {
         // No read can know the new place, so it goes to the front with the oldest epoch.
         self.free.push_front((self.segments.len(), 0));
-        self.segments.push(Segment { usage: Use::Free, live_bytes: 0, packed_bytes: 0 });
-    }
-
-    /// Ends loading: what holds live bytes is closed, all other segments are free.
-    pub fn load(&mut self, count: usize, live: &[u64]) {
-        for segment in 0..count {
-            let live_bytes = live.get(segment).copied().unwrap_or(0);
-            let used = live_bytes > 0;
-            let usage = if used { Use::Closed { at: 0, bad: false } } else { Use::Free };
-            let packed_bytes = if used { self.segment_bytes } else { 0 };
-            self.segments.push(Segment { usage, live_bytes, packed_bytes });
-            if !used {
-                self.free.push_back((segment, 0));
-            }
-        }
+        let (live_bytes, packed_bytes) = (0, 0);
+        self.segments.push(Segment { usage: Use::Free, live_bytes, packed_bytes, changed: false });
     }
 
     /// Opens a free segment that no read can see any more; leaves `keep` of them.
@@ -128,6 +134,7 @@ impl SegmentTable {
         entry.live_bytes += bytes as u64;
         entry.packed_bytes += bytes as u64;
         assert!(entry.packed_bytes <= self.segment_bytes);
+        self.mark_changed([&segment]);
     }
 
     pub fn sub_live(&mut self, place: u64, bytes: usize) {
@@ -135,6 +142,28 @@ impl SegmentTable {
         let entry = &mut self.segments[segment];
         assert!(entry.live_bytes >= bytes as u64);
         entry.live_bytes -= bytes as u64;
+        self.mark_changed([&segment]);
+    }
+
+    /// The next checkpoint writes the live bytes of these segments.
+    pub fn mark_changed<'a>(&mut self, segments: impl IntoIterator<Item = &'a usize>) {
+        for &segment in segments {
+            let entry = &mut self.segments[segment];
+            if !std::mem::replace(&mut entry.changed, true) {
+                self.changed.push(segment);
+            }
+        }
+    }
+
+    /// The live bytes of the segments that changed since the last call; `whole`: of all that have
+    /// any, too.
+    pub fn take_changed(&mut self, whole: bool) -> BTreeMap<usize, u64> {
+        let mut taken = std::mem::take(&mut self.changed);
+        taken.iter().for_each(|&segment| self.segments[segment].changed = false);
+        if whole {
+            taken.extend((0..self.count()).filter(|&i| self.segments[i].live_bytes > 0));
+        }
+        taken.into_iter().map(|i| (i, self.segments[i].live_bytes)).collect()
     }
 
     pub fn live_bytes(&self, segment: usize) -> u64 {

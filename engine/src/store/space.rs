@@ -7,6 +7,7 @@
 //! writers wait ([`Store::is_behind`]).
 
 use super::engine::Store;
+use super::entry::Entry;
 use super::segments::{SegmentTotals, RESERVED_SEGMENTS};
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -39,8 +40,16 @@ impl Store {
     }
 
     /// Dead bytes that only a checkpoint turns into free ones have grown large.
+    /// Or the changes of the map that no checkpoint took take much of its memory.
     pub fn wants_checkpoint(&self) -> bool {
-        let totals = self.totals();
+        let (totals, changed_bytes, limit_bytes) = {
+            let state = self.state.read();
+            let changed_bytes = state.map.changes() * std::mem::size_of::<Entry>();
+            (state.segments.totals(), changed_bytes as u64, state.map.changes_limit_bytes())
+        };
+        if changed_bytes > limit_bytes.max(self.segment_bytes) {
+            return true;
+        }
         let share = totals.live_bytes / 100 * self.policy.checkpoint_percent;
         totals.releasable_bytes > share.max(CHECKPOINT_SEGMENTS_MIN * self.segment_bytes)
             || (self.is_full() && totals.releasable_bytes > 0)

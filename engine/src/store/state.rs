@@ -1,27 +1,26 @@
 //! Everything that changes together with a map entry, under one short lock. No I/O in here.
 
-use super::map::{Entry, PageMap};
+use super::entry::Entry;
+use super::map::{Lookup, PageMap};
 use super::record::Packed;
 use super::segments::SegmentTable;
+use super::sums::{Sums, TreeUse};
 use crate::base::{Lsn, PageId, TreeId};
-use std::collections::HashMap;
-
-/// Map slots that one step of [`State::free_tree_step`] looks at while it holds the lock.
-const EXAMINED_PAGES_MAX: usize = 16 * 1024;
-
-#[derive(Clone, Copy, Default)]
-pub struct TreeUse {
-    pub pages: u64,
-    pub stored_bytes: u64,
-}
+use std::collections::{HashMap, HashSet};
 
 pub struct State {
     pub map: PageMap,
     pub segments: SegmentTable,
     pub trees: HashMap<TreeId, TreeUse>,
+    /// Pages of all trees.
+    pub pages: u64,
+    /// Trees whose sums changed since a checkpoint took them.
+    changed_trees: HashSet<TreeId>,
     /// Trees being freed, with the map leaf where the next step goes on. Tree ids are never
     /// reused, so a late write of such a page is dropped.
-    dropped: HashMap<TreeId, usize>,
+    pub dropped: HashMap<TreeId, usize>,
+    /// Pages to be freed whose leaf of the map could not be read.
+    pub not_freed: Vec<PageId>,
     pub max_page: PageId,
     /// Highest LSN that any entry ever named.
     pub max_lsn: Lsn,
@@ -30,31 +29,38 @@ pub struct State {
 /// What a checkpoint makes durable: the map as it was at one moment, as changes.
 pub struct Capture {
     pub changes: Vec<(PageId, Entry)>,
+    /// Of the captured map: all sums, or those that changed.
+    pub sums: Sums,
     /// Segments that the captured map does not name.
     pub releasable: Vec<usize>,
-    pub max_lsn: Lsn,
     pub max_page: PageId,
 }
 
 impl State {
-    pub fn new(segment_bytes: u64) -> State {
+    /// The state of a map that was loaded, with its sums and the number of segments in the file.
+    pub fn load(map: PageMap, sums: Sums, segment_bytes: u64, segments: usize) -> State {
         State {
-            map: PageMap::default(),
-            segments: SegmentTable::new(segment_bytes),
-            trees: HashMap::new(),
+            map,
+            segments: SegmentTable::load(segment_bytes, segments, &sums.segments),
+            pages: sums.pages(),
+            trees: sums.trees.into_iter().collect(),
+            changed_trees: HashSet::new(),
             dropped: HashMap::new(),
+            not_freed: Vec::new(),
             max_page: PageId::ZERO,
-            max_lsn: Lsn::ZERO,
+            max_lsn: sums.max_lsn,
         }
     }
 
-    /// Counts a page in and out; the map and the segments hold the same sums.
+    /// Counts a page in and out; the map and the sums say the same.
     fn account(&mut self, old: Entry, new: Entry) {
         if !new.is_none() {
             self.segments.add_live(new.place(), new.record_bytes());
             let tree = self.trees.entry(new.tree()).or_default();
             tree.pages += 1;
             tree.stored_bytes += new.record_bytes() as u64;
+            self.pages += 1;
+            self.changed_trees.insert(new.tree());
         }
         if !old.is_none() {
             self.segments.sub_live(old.place(), old.record_bytes());
@@ -69,15 +75,8 @@ impl State {
         if tree.pages == 0 {
             self.trees.remove(&old.tree());
         }
-    }
-
-    /// Counts a loaded entry to its tree; segments are loaded as a whole.
-    pub fn count_loaded(&mut self, page: PageId, entry: Entry) {
-        let tree = self.trees.entry(entry.tree()).or_default();
-        tree.pages += 1;
-        tree.stored_bytes += entry.record_bytes() as u64;
-        self.max_page = self.max_page.max(page);
-        self.max_lsn = self.max_lsn.max(entry.lsn());
+        self.pages -= 1;
+        self.changed_trees.insert(old.tree());
     }
 
     /// The newest record of a page lies at `place` now.
@@ -94,7 +93,7 @@ impl State {
 
     /// The record of a page was copied to `new`; nothing happens if the page has moved on.
     pub fn swap(&mut self, page: PageId, old: Entry, new: Entry) -> bool {
-        if self.map.get(page) != Some(old) {
+        if !self.is_at(page, old) {
             return false;
         }
         self.map.set(page, new);
@@ -102,51 +101,46 @@ impl State {
         true
     }
 
+    /// Whether this is the newest entry of a page whose leaf is pinned.
+    pub fn is_at(&self, page: PageId, entry: Entry) -> bool {
+        matches!(self.map.get(page), Lookup::Known(Some(now)) if now == entry)
+    }
+
+    /// Forgets a page whose leaf is pinned.
     pub fn free(&mut self, page: PageId) {
-        if self.map.get(page).is_some() {
+        if matches!(self.map.get(page), Lookup::Known(Some(_))) {
             let old = self.map.set(page, Entry::NONE);
             self.account(old, Entry::NONE);
         }
     }
 
-    /// Frees up to `budget_pages` pages of a tree; true when none is left.
-    pub fn free_tree_step(&mut self, tree: TreeId, budget_pages: usize) -> bool {
-        let mut leaf = *self.dropped.entry(tree).or_insert(0);
-        let (mut freed, mut examined) = (0, 0);
-        while self.trees.contains_key(&tree) {
-            if freed >= budget_pages || examined >= EXAMINED_PAGES_MAX {
-                break;
-            }
-            // No page of the tree can appear behind the cursor: writes of it are dropped.
-            assert!(leaf < self.map.leaf_slots());
-            let pages = self.map.leaf_entries(leaf);
-            let of_tree = pages.filter(|(_, e)| e.tree() == tree).take(budget_pages - freed);
-            let first = (leaf as u64) << super::map::LEAF_BITS;
-            let found: Vec<_> = of_tree.map(|(i, _)| PageId(first + i as u64)).collect();
-            examined += super::map::LEAF_PAGES;
-            freed += found.len();
-            found.iter().for_each(|&page| self.free(page));
-            if freed < budget_pages {
-                leaf += 1;
-            }
-        }
-        self.dropped.insert(tree, leaf);
-        !self.trees.contains_key(&tree)
+    /// From now on writes of the tree's pages are dropped. Answers where freeing them goes on.
+    pub fn drop_tree(&mut self, tree: TreeId) -> usize {
+        *self.dropped.entry(tree).or_insert(0)
     }
 
-    pub fn capture(&mut self) -> Capture {
+    /// `whole`: with all sums, not only those that changed.
+    pub fn capture(&mut self, whole: bool) -> Capture {
+        let mut sums = Sums { max_lsn: self.max_lsn, ..Sums::default() };
+        sums.segments = self.segments.take_changed(whole);
+        let mut changed = std::mem::take(&mut self.changed_trees);
+        if whole {
+            changed.extend(self.trees.keys());
+        }
+        let used = |tree| self.trees.get(&tree).copied().unwrap_or_default();
+        sums.trees = changed.into_iter().map(|tree| (tree, used(tree))).collect();
         Capture {
             changes: self.map.take_changes(),
+            sums,
             releasable: self.segments.releasable(),
-            max_lsn: self.max_lsn,
             max_page: self.max_page,
         }
     }
 
     /// The checkpoint of `capture` did not happen: the next one must write its changes again.
     pub fn restore(&mut self, capture: &Capture) {
-        for &(page, _) in &capture.changes {
-            self.map.mark(page);
-        }
+        capture.changes.iter().for_each(|&(page, _)| self.map.mark(page));
+        self.segments.mark_changed(capture.sums.segments.keys());
+        self.changed_trees.extend(capture.sums.trees.keys());
     }
 }

@@ -14,6 +14,8 @@ pub struct Counters {
     pub reads: AtomicU64,
     pub checkpoints: AtomicU64,
     pub corrupt_reads: AtomicU64,
+    pub map_leaf_reads: AtomicU64,
+    pub map_leaf_faults: AtomicU64,
 }
 
 pub fn add(counter: &AtomicU64, n: u64) {
@@ -37,6 +39,11 @@ pub struct StoreStats {
     /// Reads served by records not yet handed to the OS.
     pub memory_reads: u64,
     pub corrupt_reads: u64,
+    /// Memory that the page map takes.
+    pub map_memory_bytes: u64,
+    /// Leaves of the page map read because they were not in memory, and reads that failed.
+    pub map_leaf_reads: u64,
+    pub map_leaf_faults: u64,
     pub pages: u64,
     pub segments: u64,
     pub segment_bytes: u64,
@@ -54,9 +61,9 @@ pub struct StoreStats {
 impl Store {
     pub fn stats(&self) -> StoreStats {
         let get = |counter: &AtomicU64| counter.load(Relaxed);
-        let (totals, pages) = {
+        let (totals, pages, map_memory_bytes) = {
             let state = self.state.read();
-            (state.segments.totals(), state.map.pages())
+            (state.segments.totals(), state.pages, state.map.memory_bytes() as u64)
         };
         let reserve = RESERVED_SEGMENTS as u64 * self.segment_bytes;
         let reserved_bytes = totals.free_bytes.min(reserve);
@@ -72,6 +79,9 @@ impl Store {
             read_bytes: get(&self.pages.read_bytes),
             memory_reads: get(&self.pages.memory_reads),
             corrupt_reads: get(&self.counters.corrupt_reads),
+            map_memory_bytes,
+            map_leaf_reads: get(&self.counters.map_leaf_reads),
+            map_leaf_faults: get(&self.counters.map_leaf_faults),
             pages,
             segments: totals.segments,
             segment_bytes: self.segment_bytes,

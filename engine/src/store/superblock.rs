@@ -11,7 +11,7 @@ use crate::os::{AlignedBuf, File};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"SluiceSB");
 /// Version of every file of this room.
-pub const FORMAT_VERSION: u32 = 1;
+pub const FORMAT_VERSION: u32 = 2;
 pub const SLOTS: usize = 2;
 /// Magic, version and checksum: in this place in every version.
 const CHECK_AT: usize = 12;

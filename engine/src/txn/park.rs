@@ -1,6 +1,7 @@
 //! The one place of this room where a thread sleeps and where time is read.
 
-use crate::os::sync::{now_ns, Condvar, Mutex};
+use crate::os::observe::{self, Wait};
+use crate::os::sync::{now_ns, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
 /// When a wait ends at the latest; `None` waits for ever.
@@ -31,16 +32,22 @@ impl Parker {
     /// Takes the token; false when the deadline came first.
     pub(super) fn park(&self, deadline: Deadline) -> bool {
         let mut token = self.token.lock();
-        while !*token {
+        if !*token {
+            observe::waiting(Wait::RowLock, || self.wait(&mut token, deadline));
+        }
+        std::mem::take(&mut *token)
+    }
+
+    fn wait(&self, token: &mut MutexGuard<'_, bool>, deadline: Deadline) {
+        while !**token {
             match deadline.left() {
-                None => self.given.wait(&mut token),
+                None => self.given.wait(token),
                 Some(Duration::ZERO) => break,
                 Some(left) => {
-                    self.given.wait_for(&mut token, left);
+                    self.given.wait_for(token, left);
                 }
             }
         }
-        std::mem::take(&mut *token)
     }
 
     pub(super) fn unpark(&self) {

@@ -9,6 +9,7 @@ use super::append::Wal;
 use super::ring::{Leading, Piece, Sealed};
 use super::stats::count;
 use crate::base::{Error, Lsn, Result};
+use crate::os::observe::{self, Wait};
 use crate::os::planted::{self, Bug};
 use crate::os::sync::{self, Mutex, Thread};
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -152,7 +153,7 @@ impl Wal {
                 None
             }
         };
-        match waiter.as_ref().map_or(LEAD, |w| w.wait()) {
+        match waiter.as_ref().map_or(LEAD, |w| observe::waiting(Wait::LogFlush, || w.wait())) {
             REACHED => Ok(()),
             FAILED => {
                 let error = waiter.and_then(|w| w.error.lock().take());

@@ -12,6 +12,7 @@
   LOCK_log held and nothing in the buffer. So no event escapes.
 */
 #include "binlog.h"
+#include "psi.h"
 #include <my_pthread.h>
 #include <mysql/service_thd_wait.h>
 #include <sys/syscall.h>
@@ -251,6 +252,7 @@ static void *run(void *)
 {
   ulonglong last_ns= my_interval_timer();
   my_thread_init();
+  sluice_psi_thread_begin(SLUICE_THREAD_BINLOG);
   pthread_mutex_lock(&thread_lock);
   while (!is_thread_to_end)
   {
@@ -273,6 +275,7 @@ static void *run(void *)
     pthread_mutex_lock(&thread_lock);
   }
   pthread_mutex_unlock(&thread_lock);
+  sluice_psi_thread_end();
   my_thread_end();
   return nullptr;
 }

@@ -24,6 +24,36 @@ uint32_t sluice_order_of(CHARSET_INFO *cs)
   return cs->state & MY_CS_NOPAD ? SLUICE_ORDER_NOPAD : SLUICE_ORDER_PAD;
 }
 
+/*
+  Its own weights are counts of strokes, the same for many characters that it compares as different;
+  it compares codes. As in strings/ctype-big5.c of the server.
+*/
+static bool is_big5_chinese(CHARSET_INFO *cs)
+{
+  return !strncmp(cs->coll_name.str, "big5_chinese_", strlen("big5_chinese_"));
+}
+
+static size_t big5_weights(CHARSET_INFO *cs, uint8_t *to, size_t room, const uint8_t *from,
+                           size_t length)
+{
+  const uint8_t *end= from + length, *begin= to, *full= to + room;
+  while (from < end && to < full)
+  {
+    const bool is_pair= my_ismbchar(cs, reinterpret_cast<const char *>(from),
+                                    reinterpret_cast<const char *>(end)) == 2;
+    if (*from < 0x80)
+      *to++= cs->sort_order[*from++];
+    else if (full - to < 2)
+      break;
+    else
+    {
+      *to++= is_pair ? *from++ : 0xff;
+      *to++= *from++;
+    }
+  }
+  return size_t(to - begin);
+}
+
 size_t sluice_weights(CHARSET_INFO *cs, uint32_t levels, uint8_t *to, size_t room,
                       const uint8_t *from, size_t length)
 {
@@ -34,6 +64,8 @@ size_t sluice_weights(CHARSET_INFO *cs, uint32_t levels, uint8_t *to, size_t roo
     size_t n= padded->coll->strnxfrm(padded, to, room, uint(room), from, length, 0);
     return strnlen(reinterpret_cast<const char *>(to), n);
   }
+  if (is_big5_chinese(cs))
+    return big5_weights(cs, to, room, from, length);
   return cs->coll->strnxfrm(cs, to, room, uint(room), from, length, levels);
 }
 
@@ -55,8 +87,8 @@ static uint64_t add_text(uint64_t sum, CHARSET_INFO *cs, const my_wc_t *text, si
       return sum;
     at+= n;
   }
-  size_t n= cs->coll->strnxfrm(cs, weights, sizeof weights, sizeof weights, bytes, at - bytes,
-                               cs->levels_for_order > 1 ? cs->levels_for_order : 0);
+  const uint32_t levels= cs->levels_for_order > 1 ? cs->levels_for_order : 0;
+  size_t n= sluice_weights(cs, levels, weights, sizeof weights, bytes, size_t(at - bytes));
   return mix(sum, weights, n);
 }
 
@@ -64,6 +96,9 @@ static uint64_t compute_fingerprint(CHARSET_INFO *cs)
 {
   uint64_t sum= 0xcbf29ce484222325ULL;
   sum= mix(sum, reinterpret_cast<const uint8_t *>(cs->coll_name.str), cs->coll_name.length);
+  /* How keys are made of the weights: as in src/describe.rs since its levels are padded. */
+  if (sluice_order_of(cs) == SLUICE_ORDER_NOPAD && cs->levels_for_order > 1)
+    sum= mix(sum, reinterpret_cast<const uint8_t *>("levels"), 6);
   /* Every letter up to Georgian, then samples; pairs because they may contract. */
   for (my_wc_t wc= 1; wc < 0x110000; wc+= wc < 0x1200 ? 1 : wc < 0x10000 ? 29 : 1021)
     if (wc < 0xd800 || wc > 0xdfff)

@@ -107,6 +107,7 @@ public:
   int rename_table(const char *from, const char *to) override;
   int truncate() override;
   int check(THD *thd, HA_CHECK_OPT *options) override;
+  int check_for_upgrade(HA_CHECK_OPT *options) override;
   int analyze(THD *thd, HA_CHECK_OPT *options) override;
   int optimize(THD *thd, HA_CHECK_OPT *options) override;
   void update_create_info(HA_CREATE_INFO *info) override;

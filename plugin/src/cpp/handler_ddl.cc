@@ -143,9 +143,15 @@ int ha_sluice::check(THD *thd, HA_CHECK_OPT *options)
   uint32_t quick= (options->flags & T_QUICK) != 0;
   int error= sluice_check_table(m_handler, quick, print_fault, thd);
   if (!error)
-    return HA_ADMIN_OK;
+    return check_for_upgrade(options);
   sluice_report(thd, error);
   return error == HA_ERR_CRASHED ? HA_ADMIN_CORRUPT : HA_ADMIN_FAILED;
+}
+
+/* Other weights of a collation: entries are not in the order that the server expects. */
+int ha_sluice::check_for_upgrade(HA_CHECK_OPT *)
+{
+  return sluice_is_stale(m_handler) ? HA_ADMIN_NEEDS_ALTER : HA_ADMIN_OK;
 }
 
 int ha_sluice::analyze(THD *, HA_CHECK_OPT *) { return HA_ADMIN_OK; }

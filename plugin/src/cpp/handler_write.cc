@@ -165,5 +165,10 @@ void ha_sluice::get_auto_increment(ulonglong offset, ulonglong increment, ulongl
     *reserved= 1;
     error= sluice_autoinc_reserve(m_handler, offset, increment, 1, top, &value);
   }
-  *first= error ? ULONGLONG_MAX : value;
+  if (!error)
+    *first= value;
+  else if (top < ULONGLONG_MAX && table->found_next_number_field->result_type() == INT_RESULT)
+    *first= top + 1; // the server finds it out of range, and says so
+  else
+    *first= ULONGLONG_MAX;
 }

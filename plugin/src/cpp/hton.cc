@@ -3,6 +3,7 @@
 */
 #include "ha_sluice.h"
 #include "hton.h"
+#include "psi.h"
 #include "binlog.h"
 #include <mysql/service_thd_wait.h>
 
@@ -270,8 +271,10 @@ static size_t host_prefix(const void *charset, const uint8_t *from, size_t lengt
 }
 
 const sluice_host sluice_host_of_server= {
-    host_log,      host_lock_wait, host_wait_begin, host_wait_end,
-    host_killed,   host_weights,   host_prefix,
+    host_log,           host_lock_wait,      host_wait_begin,     host_wait_end,
+    host_killed,        host_weights,        host_prefix,         sluice_psi_file_opened,
+    sluice_psi_file_closed, sluice_psi_file_removed, sluice_psi_file_begin, sluice_psi_file_end,
+    sluice_psi_pause_begin, sluice_psi_pause_end, sluice_psi_thread_begin, sluice_psi_thread_end,
 };
 
 static my_bool make_permanent(THD *, plugin_ref plugin, void *hton)

@@ -4,6 +4,7 @@
 #include "ha_sluice.h"
 #include "hton.h"
 #include "binlog.h"
+#include "psi.h"
 #include <mysql/plugin.h>
 
 static ulonglong buffer_pool_size;
@@ -142,6 +143,7 @@ int sluice_plugin_start(void *hton)
   config.flush_at_commit= uint32_t(flush_log_at_trx_commit);
   config.compression= uint32_t(compression);
   sluice_fill_hton(static_cast<handlerton *>(hton));
+  sluice_psi_register();
   if (!sluice_start(&config, &sluice_host_of_server))
   {
     if (!sluice_drop_temporary_tables())

@@ -140,6 +140,22 @@ typedef struct sluice_config
   uint32_t compression;     /* 0 none, 1 lz4, 2 zstd */
 } sluice_config;
 
+/* performance_schema: files by kind, their operations, waits and threads, as in src/watch.rs. */
+enum sluice_file_operation
+{
+  SLUICE_FILE_READ= 0,
+  SLUICE_FILE_WRITE= 1,
+  SLUICE_FILE_SYNC= 2,
+  SLUICE_FILE_RESIZE= 3
+};
+
+/* An event that began and has not ended. */
+typedef struct sluice_watch
+{
+  void *locker; /* NULL: nobody wants to know */
+  uint64_t state[32];
+} sluice_watch;
+
 /* What Rust asks of the server. A session is the address of its THD. */
 typedef struct sluice_host
 {
@@ -151,6 +167,17 @@ typedef struct sluice_host
   size_t (*weights)(const void *charset, uint32_t levels, uint8_t *to, size_t room,
                     const uint8_t *from, size_t length);
   size_t (*prefix)(const void *charset, const uint8_t *from, size_t length, size_t chars);
+  /* NULL: nobody wants to know about this file. */
+  void *(*file_opened)(uint32_t kind, const char *path);
+  void (*file_closed)(void *file);
+  /* Removed, or renamed: the name is no file's. */
+  void (*file_removed)(const char *path);
+  void (*file_begin)(void *file, uint32_t operation, size_t bytes, sluice_watch *watch);
+  void (*file_end)(size_t bytes, sluice_watch *watch);
+  void (*pause_begin)(uint32_t what, sluice_watch *watch);
+  void (*pause_end)(sluice_watch *watch);
+  void (*thread_begin)(uint32_t which);
+  void (*thread_end)(void);
 } sluice_host;
 
 typedef struct sluice_xid
@@ -286,6 +313,8 @@ int32_t sluice_unlock_row(sluice_handler *handler, sluice_session *session);
 /* quick: pages and trees only, without comparing indexes with rows */
 int32_t sluice_check_table(sluice_handler *handler, uint32_t quick, sluice_print print,
                            void *context);
+/* Was an index built with other weights of a collation than the server has now? */
+int32_t sluice_is_stale(const sluice_handler *handler);
 int32_t sluice_info_of(const sluice_handler *handler, sluice_info *to);
 uint64_t sluice_rows_in_range(sluice_handler *handler, uint32_t key, const sluice_bound *low,
                               const sluice_bound *high);

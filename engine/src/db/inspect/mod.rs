@@ -89,7 +89,7 @@ impl Directory {
         let count = store.pages_bytes()? / segment_bytes;
         let empty = |number| SegmentUse { number, live_bytes: 0, records: 0 };
         let mut segments: Vec<SegmentUse> = (0..count).map(empty).collect();
-        let pages: Vec<PagePlace> = store.places().collect();
+        let pages: Vec<PagePlace> = store.places().collect::<Result<_>>()?;
         for place in &pages {
             let number = (place.offset / segment_bytes) as usize;
             if let Some(segment) = segments.get_mut(number) {
@@ -103,7 +103,7 @@ impl Directory {
     /// Decodes one page; `NotFound` if the map has none of this id.
     pub fn page(&self, page: PageId) -> Result<PageView> {
         let store = self.store()?;
-        let place = store.place(page).ok_or(crate::base::Error::NotFound)?;
+        let place = store.place(page)?.ok_or(crate::base::Error::NotFound)?;
         let node = view_page(&store.page(page)?)?;
         let mut entries = Vec::with_capacity(node.entries.len());
         for (key, value) in &node.entries {

@@ -125,7 +125,12 @@ impl Directory {
             }
         }
         let (mut faults, mut pages) = (Vec::new(), 0);
+        let (mut map_faults, mut leaves_are_sound) = (Vec::new(), true);
         for place in store.places() {
+            let Some(place) = damage(place, &mut map_faults)? else {
+                leaves_are_sound = false;
+                continue;
+            };
             pages += 1;
             let checked = store
                 .page(place.page)
@@ -133,6 +138,10 @@ impl Directory {
             damage(checked, &mut faults)?;
         }
         report.add(format!("pages in {}", store.path().display()), pages, faults);
+        if leaves_are_sound {
+            map_faults.extend(store.wrong_sums()?);
+        }
+        report.add("entries and sums of the page map", pages, map_faults);
         Ok(())
     }
 

@@ -4,11 +4,14 @@ use super::*;
 use crate::os::sim::Fault;
 
 const PAGES: u64 = 40;
+/// Between page ids, so that they lie in several leaves of the map.
+const SPREAD: u64 = 97;
 const TREES: u32 = 3;
 
 /// One life after the other of one store, with crashes at random mutations.
 struct Run {
     os: Arc<SimOs>,
+    options: StoreOptions,
     rng: SimRng,
     lsn: u64,
     checkpoints: u64,
@@ -23,9 +26,13 @@ struct Run {
 }
 
 impl Run {
+    fn some_page(&mut self) -> u64 {
+        SPREAD * (1 + self.rng.below(PAGES))
+    }
+
     fn write(&mut self, store: &Store) -> Result<(), Error> {
         self.lsn += 1;
-        let page = 1 + self.rng.below(PAGES);
+        let page = self.some_page();
         let noise = self.rng.below(PAGE_BYTES as u64 - 8) as usize;
         let tree = self.live.get(&page).map_or(self.rng.below(u64::from(TREES)) as u32, |v| v.tree);
         let version = Version { lsn: self.lsn, tree, noise };
@@ -67,7 +74,7 @@ impl Run {
         match self.rng.below(100) {
             0..=69 => self.write(store),
             70..=74 => {
-                let page = 1 + self.rng.below(PAGES);
+                let page = self.some_page();
                 store.free(PageId(page));
                 self.live.remove(&page);
                 Ok(())
@@ -75,7 +82,7 @@ impl Run {
             75..=84 => store.gc_step(self.rng.below(100_000)).map(|_| ()),
             85..=91 => self.checkpoint(store),
             _ => {
-                let page = 1 + self.rng.below(PAGES);
+                let page = self.some_page();
                 check_page(store, page, self.live.get(&page))
             }
         }
@@ -94,12 +101,15 @@ impl Run {
         self.sums.gc_bytes += stats.gc_bytes;
         self.sums.image_bytes += stats.image_bytes;
         self.sums.checkpoints += stats.checkpoints;
+        self.sums.map_leaf_reads += stats.map_leaf_reads;
         self.sums.segments = self.sums.segments.max(stats.segments);
         self.os.crash();
     }
 
     fn reopen(&mut self) -> Arc<Store> {
-        let (store, note) = Store::open(self.os.clone(), options()).expect("opens after a crash");
+        check_files(&self.os);
+        let opened = Store::open(self.os.clone(), self.options.clone());
+        let (store, note) = opened.expect("opens after a crash");
         if let Some(in_flight) = self.in_flight.take() {
             if in_flight.1 == note {
                 self.durable = in_flight;
@@ -107,15 +117,18 @@ impl Run {
         }
         assert_eq!(note, self.durable.1, "the note of the newest checkpoint");
         self.live = self.durable.0.clone();
-        check_all(&store, &self.live, PAGES, TREES);
+        check_pages(&store, &self.live, (1..=PAGES).map(|n| n * SPREAD), TREES);
         store
     }
 }
 
 fn run_crashes(seed: u64, lives: usize) -> StoreStats {
-    let (os, mut store) = new_store(seed);
+    // From nothing in memory but what is in use to all eight leaves.
+    let options = options_with_leaves(seed as usize % 10);
+    let (os, mut store) = new_store_with(seed, options.clone());
     let mut run = Run {
         os,
+        options,
         rng: SimRng::new(seed ^ 0x5717),
         lsn: 0,
         checkpoints: 0,
@@ -129,7 +142,7 @@ fn run_crashes(seed: u64, lives: usize) -> StoreStats {
         // The power may go again while the store is opened.
         if run.rng.chance(30) {
             run.os.fail_after(run.rng.below(4), Fault::PowerCut);
-            let _ = Store::open(run.os.clone(), options());
+            let _ = Store::open(run.os.clone(), run.options.clone());
             run.os.crash();
         }
         store = run.reopen();
@@ -144,6 +157,7 @@ fn a_crash_leaves_the_newest_checkpoint() {
         if seed % 50 == 0 {
             // The run is worth nothing unless it collects, checkpoints and reuses segments.
             assert!(sums.gc_bytes > 0 && sums.checkpoints > 3, "{sums:?}");
+            assert!(sums.map_leaf_reads > 0, "{sums:?}");
             let written = sums.image_bytes + sums.gc_bytes;
             assert!(written > sums.segments * options().segment_bytes, "no reuse: {sums:?}");
         }

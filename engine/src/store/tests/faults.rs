@@ -147,7 +147,7 @@ fn rot_is_found_and_named_and_leaves_the_rest_alone() {
         }
         checkpoint(&store, b"").unwrap();
         let victim = 1 + rng.below(20);
-        let entry = store.entry(PageId(victim)).unwrap();
+        let entry = store.entry(PageId(victim)).unwrap().unwrap();
         let at = entry.place() + rng.below(entry.record_bytes() as u64);
         os.flip_bit(pages_path(), at, rng.below(8) as u8);
         // Frees segments around it, so that GC meets the damaged record.
@@ -178,7 +178,7 @@ fn a_record_of_an_older_write_is_not_taken_for_the_new_one() {
     write_one(&store, 1, version(2), RAW).unwrap();
     checkpoint(&store, b"").unwrap();
     let file = os.open(pages_path(), OpenMode::default()).unwrap();
-    let (old, new) = (0, store.entry(PageId(1)).unwrap());
+    let (old, new) = (0, store.entry(PageId(1)).unwrap().unwrap());
     let mut bytes = vec![0; new.record_bytes()];
     file.read_at(&mut bytes, old).unwrap();
     assert!(record::verify(store.seed, &bytes).is_ok());
@@ -222,7 +222,7 @@ fn a_newer_format_is_refused() {
     block[12..16].copy_from_slice(&check.to_le_bytes());
     file.write_at(&block, 0).unwrap();
     let Err(Error::Refused(why)) = Store::open(os, options()) else { panic!("must refuse") };
-    assert!(why.contains("version 2"), "{why}");
+    assert!(why.contains("version 3"), "{why}");
 }
 
 #[test]

@@ -2,6 +2,9 @@
 
 mod crash;
 mod faults;
+mod large;
+mod leaves;
+mod map;
 mod space;
 mod threads;
 
@@ -15,7 +18,12 @@ use std::sync::Arc;
 const DIR: &str = "/store";
 
 fn options() -> StoreOptions {
-    StoreOptions { dir: DIR.into(), segment_bytes: StoreOptions::SEGMENT_BYTES_MIN }
+    StoreOptions { segment_bytes: StoreOptions::SEGMENT_BYTES_MIN, ..StoreOptions::new(DIR) }
+}
+
+/// Memory for so many leaves of the map.
+fn options_with_leaves(leaves: usize) -> StoreOptions {
+    StoreOptions { map_bytes: leaves * leaf::LEAF_BYTES, ..options() }
 }
 
 /// The content of a page follows from this; so the model stays small.
@@ -61,9 +69,17 @@ fn check_page(store: &Store, page: u64, want: Option<&Version>) -> Result<(), Er
 
 /// Every page up to `pages`, and every sum that follows from them.
 fn check_all(store: &Store, model: &Model, pages: u64, trees: u32) {
-    for page in 1..=pages {
+    check_pages(store, model, 1..=pages, trees);
+}
+
+fn check_pages(store: &Store, model: &Model, pages: impl Iterator<Item = u64>, trees: u32) {
+    for page in pages {
         check_page(store, page, model.get(&page)).expect("a sound store");
     }
+    check_sums(store, model, trees);
+}
+
+fn check_sums(store: &Store, model: &Model, trees: u32) {
     assert_eq!(store.pages(), model.len() as u64);
     for tree in 0..trees {
         let of_tree = model.values().filter(|v| v.tree == tree).count() as u64;
@@ -80,8 +96,18 @@ fn checkpoint(store: &Store, note: &[u8]) -> Result<(), Error> {
     store.checkpoint(note, &mut |_| Ok(()))
 }
 
+/// The persisted sums are those of the persisted map.
+fn check_files(os: &Arc<SimOs>) {
+    let files = StoreFiles::read(&**os, DIR.as_ref()).expect("sound files");
+    assert_eq!(files.wrong_sums().unwrap(), Vec::<String>::new());
+}
+
 fn new_store(seed: u64) -> (Arc<SimOs>, Arc<Store>) {
+    new_store_with(seed, options())
+}
+
+fn new_store_with(seed: u64, options: StoreOptions) -> (Arc<SimOs>, Arc<Store>) {
     let os = SimOs::new(seed);
-    let store = Store::create(os.clone(), options()).unwrap();
+    let store = Store::create(os.clone(), options).unwrap();
     (os, store)
 }

@@ -21,7 +21,7 @@ struct Outcome {
 
 /// Percent of the updates that go to the first tenth of the pages.
 fn run(policy: SpacePolicy, hot_percent: u64, updates: u64) -> Outcome {
-    let options = StoreOptions { dir: DIR.into(), segment_bytes: SEGMENT_BYTES };
+    let options = StoreOptions { segment_bytes: SEGMENT_BYTES, ..options() };
     let mut store = Store::create(SimOs::new(7), options).unwrap();
     Arc::get_mut(&mut store).unwrap().policy = policy;
     let mut rng = SimRng::new(hot_percent);
@@ -74,7 +74,7 @@ fn the_store_stays_near_its_live_bytes() {
 
 #[test]
 fn writers_are_told_to_wait_when_nobody_collects() {
-    let options = StoreOptions { dir: DIR.into(), segment_bytes: 64 << 10 };
+    let options = options();
     let store = Store::create(SimOs::new(7), options).unwrap();
     let mut lsn = 0;
     while !store.is_behind() {
