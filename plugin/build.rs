@@ -6,8 +6,9 @@
 use std::path::{Path, PathBuf};
 use std::{env, fs, process};
 
-const SOURCES: [&str; 9] = [
+const SOURCES: [&str; 10] = [
     "binlog.cc",
+    "binlog_scan.cc",
     "plugin.cc",
     "psi.cc",
     "hton.cc",

@@ -57,7 +57,21 @@ fn sluice_binlog_lost(reason: u32) -> i32 {
     guard(|| binlog::lost(reason).map(|()| 0))
 }
 
-fn sluice_binlog_step() -> i32 {
-    guard(|| binlog::step().map(|()| 0))
+fn sluice_binlog_step(is_due: u32) -> i32 {
+    guard(|| binlog::step(is_due != 0).map(|()| 0))
+}
+
+fn sluice_binlog_scan_known(ddl_log: *const c_char) -> i32 {
+    // SAFETY: argument 3.
+    guard_or(-1, || binlog::scan_known(Path::new(unsafe { text(ddl_log)? })).map(i32::from))
+}
+
+fn sluice_binlog_decide(xid: u64, is_ours: i32) -> i32 {
+    guard_or(-1, || binlog::decide(xid, is_ours != 0))
+}
+
+fn sluice_binlog_close_completed(state: *const c_char) -> i32 {
+    // SAFETY: argument 3.
+    guard(|| binlog::close_completed(Path::new(unsafe { text(state)? })).map(|()| 0))
 }
 }

@@ -3,11 +3,14 @@
 
 use crate::engine;
 use sluice_engine::base::{Error, Result};
-use sluice_engine::db::{self, Binlog, Fallback, Level, Verdict, Write};
+use sluice_engine::db::{self, Binlog, Decision, Fallback, Known, Level, Verdict, Write};
 use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+
+/// What the log knows of the completed file, or why it does not; `None`: there is nothing to scan.
+static SCAN: Mutex<Option<std::result::Result<Known, &'static str>>> = Mutex::new(None);
 
 /// Where the mark stands; `None` before the start and after the stop.
 static MARK: Mutex<Option<PathBuf>> = Mutex::new(None);
@@ -55,6 +58,9 @@ pub fn start(index: &Path, mark: &Path, on: bool) -> Result<()> {
             done.completed_bytes, done.cut_bytes
         );
         engine::log(Level::Note, &text);
+    }
+    if last_is_in_use(binlog, index)? {
+        *SCAN.lock().unwrap_or_else(|e| e.into_inner()) = Some(done.known);
     }
     *MARK.lock().unwrap_or_else(|e| e.into_inner()) = Some(mark.to_owned());
     set_on(on)
@@ -154,6 +160,73 @@ pub fn covers(path: &str, pos: u64) -> Result<bool> {
     Ok(binlog()?.covers(path, pos))
 }
 
-pub fn step() -> Result<()> {
-    db::Engine::binlog_step(engine::get()?)
+pub fn step(is_due: bool) -> Result<()> {
+    db::Engine::binlog_step(engine::get()?, is_due)
+}
+
+/// Would the server scan the last file in its index?
+fn last_is_in_use(binlog: &Binlog, index: &Path) -> Result<bool> {
+    match index_names(index)?.last() {
+        Some(last) if Path::new(last).exists() => binlog.is_in_use(last),
+        _ => Ok(false),
+    }
+}
+
+/// Blocks of the server's log of DDL statements, and the byte that begins one whose statement a
+/// crash interrupted.
+const DDL_BLOCK_BYTES: usize = 4096;
+const DDL_EXECUTE: u8 = 1;
+const DDL_LOG_BYTES_MAX: u64 = 16 << 20;
+
+/// Has a crash interrupted a DDL statement? Then the server looks for its XID in the binlog.
+fn has_open_ddl(path: &Path) -> Result<bool> {
+    let bytes = match fs::metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(failed("stat", path)(error)),
+        Ok(meta) if meta.len() > DDL_LOG_BYTES_MAX => return Ok(true),
+        Ok(_) => fs::read(path).map_err(failed("read", path))?,
+    };
+    // The header says how long blocks are.
+    if bytes.len() >= 6 && u16::from_le_bytes([bytes[4], bytes[5]]) as usize != DDL_BLOCK_BYTES {
+        return Ok(true);
+    }
+    Ok(bytes.chunks(DDL_BLOCK_BYTES).skip(1).any(|block| block[0] == DDL_EXECUTE))
+}
+
+/// Can the server's scan be done without? If not, the error log says why.
+pub fn scan_known(ddl_log: &Path) -> Result<bool> {
+    let scan = SCAN.lock().unwrap_or_else(|e| e.into_inner());
+    let reason = match &*scan {
+        None => return Ok(false),
+        Some(Err(reason)) => reason,
+        Some(Ok(_)) if has_open_ddl(ddl_log)? => "a DDL statement was interrupted",
+        Some(Ok(_)) => return Ok(true),
+    };
+    let text = format!("the binary log is left to the server's scan: {reason}");
+    engine::log(Level::Note, &format!("Sluice: {text}"));
+    Ok(false)
+}
+
+/// Of a prepared transaction of this engine it is known from where on in the log it can be.
+pub fn decide(xid: u64, is_ours: bool) -> Result<i32> {
+    let engine = engine::get()?;
+    let prepared_from = if is_ours { engine.oldest_prepared() } else { Default::default() };
+    Ok(match engine.binlog().decide(xid, prepared_from) {
+        Decision::Rollback => 0,
+        Decision::Commit => 1,
+        Decision::Unknown => -1,
+    })
+}
+
+/// First the GTID state, then the flag that makes the server read it.
+pub fn close_completed(state: &Path) -> Result<()> {
+    let scan = SCAN.lock().unwrap_or_else(|e| e.into_inner()).take();
+    let Some(Ok(known)) = scan else { return Ok(()) };
+    let lines = known.gtids.iter().map(|g| format!("{}-{}-{}\n", g.domain, g.server, g.sequence));
+    let mut file = fs::File::create(state).map_err(failed("create", state))?;
+    let written = file.write_all(lines.collect::<String>().as_bytes());
+    written.and_then(|()| file.sync_all()).map_err(failed("write", state))?;
+    let parent = state.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    fs::File::open(parent).and_then(|d| d.sync_all()).map_err(failed("sync", parent))?;
+    binlog()?.close_completed()
 }

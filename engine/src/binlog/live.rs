@@ -1,11 +1,12 @@
 //! The binlog while the server runs: what the hook calls, the background sync, the note.
 
-use super::events::{generation, Walker, MAGIC_BYTES};
+use super::census::{Census, Decision};
+use super::events::{clear_in_use, generation, header_gtids, Seen, Walker, MAGIC_BYTES};
 use super::record::{
-    bytes_head, encode_change, Authority, Change, FileInfo, State, RECORD_BINLOG,
+    bytes_head, encode_change, Authority, Change, FileInfo, GroupEnd, State, RECORD_BINLOG,
     RECORD_BINLOG_STATE,
 };
-use super::recover::{BinlogRecovery, Completion};
+use super::recover::{BinlogRecovery, Completion, Known};
 use super::stats::{add, value, Counters, Fallback};
 use crate::base::{Lsn, Result};
 use crate::os::sync::Mutex;
@@ -18,8 +19,12 @@ use std::sync::Arc;
 
 /// A group of more bytes is not copied: the file is synced instead.
 pub(super) const GROUP_COPY_BYTES_MAX: u64 = if cfg!(test) { 32 << 10 } else { 4 << 20 };
+/// More bytes that no sync has covered are not left to the next interval: a restart reads them.
+const UNSYNCED_BYTES_MAX: u64 = 32 << 20;
 /// Bytes of one log record.
 const PIECE_BYTES: usize = 256 << 10;
+/// Events that the record of a large group can carry.
+const SEEN_MAX: usize = 16 << 10;
 /// Files whose covered position is remembered, for commits that come late.
 const COVERED_FILES: usize = 8;
 
@@ -62,7 +67,10 @@ struct Tail {
 /// The group being written.
 #[derive(Default)]
 struct Group {
+    from: u64,
     bytes: u64,
+    /// Recovery must see its events from the first on.
+    first_lsn: Option<Lsn>,
     is_large: bool,
     fault: Option<Fallback>,
 }
@@ -89,6 +97,8 @@ struct Inner {
     current: Option<Current>,
     tails: Vec<Tail>,
     groups_at_idle_check: u64,
+    /// The server wrote events that did not pass here.
+    has_unread: bool,
 }
 
 /// See the room's invariants.
@@ -98,29 +108,37 @@ pub struct Binlog {
     inner: Mutex<Inner>,
     /// What the last crash left to be completed.
     recovered: Mutex<Option<BinlogRecovery>>,
+    /// What the log says of the file that the server would scan.
+    known: Mutex<Option<Known>>,
     syncing: Mutex<()>,
     /// Behind the last prepare record that nobody waited for.
     unflushed_prepare: AtomicU64,
     covered: Mutex<VecDeque<(String, u64)>>,
     is_on: AtomicBool,
     last_sync_ns: AtomicU64,
+    /// Copied since the last sync.
+    unsynced_bytes: AtomicU64,
     counters: Counters,
 }
 
 impl Binlog {
     pub fn new(os: Arc<dyn Os>, wal: Arc<Wal>, recovered: BinlogRecovery) -> Arc<Binlog> {
         let last_sync_ns = AtomicU64::new(os.now_ns());
-        let inner = Inner { state: recovered.state.clone(), ..Inner::default() };
+        // XIDs of an earlier life of the server mean nothing in this one.
+        let state = State { census: Census::default(), ..recovered.state.clone() };
+        let inner = Inner { state, ..Inner::default() };
         Arc::new(Binlog {
             os,
             wal,
             inner: Mutex::new(inner),
             recovered: Mutex::new((!recovered.is_settled()).then_some(recovered)),
+            known: Mutex::default(),
             syncing: Mutex::default(),
             unflushed_prepare: AtomicU64::new(0),
             covered: Mutex::default(),
             is_on: AtomicBool::new(false),
             last_sync_ns,
+            unsynced_bytes: AtomicU64::new(0),
             counters: Counters::default(),
         })
     }
@@ -136,7 +154,26 @@ impl Binlog {
         self.change(&mut self.inner.lock(), Change::End { settled: true });
         self.flush()?;
         *self.recovered.lock() = None;
+        *self.known.lock() = done.known.clone().ok();
         Ok(done)
+    }
+
+    /// Has the binlog that was completed the server's XID `xid`? All prepare records of
+    /// transactions with it lie at or behind `prepared_from`; zero if nothing is known of that.
+    pub fn decide(&self, xid: u64, prepared_from: Lsn) -> Decision {
+        self.known.lock().as_ref().map_or(Decision::Unknown, |k| k.decide(xid, prepared_from))
+    }
+
+    /// Does the file say that it was not closed? Then the server scans it.
+    pub fn is_in_use(&self, path: &str) -> Result<bool> {
+        super::events::is_in_use(&*self.os.open(Path::new(path), OpenMode::default())?)
+    }
+
+    /// The completed file becomes one that the server has closed: it will not be scanned. The
+    /// GTID state is durable where the server looks for it, and no transaction is in doubt.
+    pub fn close_completed(&self) -> Result<()> {
+        let Some(known) = self.known.lock().take() else { return Ok(()) };
+        clear_in_use(&*self.os.open(Path::new(&known.path), OpenMode::default())?)
     }
 
     /// The number that the file beside the binlog must hold; drawn and durable at the first call.
@@ -161,7 +198,13 @@ impl Binlog {
         let handle = self.os.open(Path::new(path), OpenMode::default())?;
         handle.sync()?;
         let generation = generation(&*handle)?;
+        let gtids = header_gtids(&*handle, pos)?;
         let mut inner = self.inner.lock();
+        if gtids.is_none() || inner.has_unread {
+            inner.state.census.lose(self.wal.end());
+        }
+        inner.has_unread = false;
+        inner.state.census.begin_file(0, pos, gtids);
         let mut walker = Walker::new(pos);
         walker.is_encrypted = super::events::is_encrypted(&*handle, MAGIC_BYTES, pos)?;
         inner.current = Some(Current {
@@ -191,7 +234,9 @@ impl Binlog {
     /// The server writes no more through the hook; what it wrote is synced.
     pub fn detach(&self) -> Result<()> {
         self.settle()?;
-        self.inner.lock().current = None;
+        let mut inner = self.inner.lock();
+        inner.current = None;
+        inner.has_unread = true;
         Ok(())
     }
 
@@ -232,7 +277,12 @@ impl Binlog {
         let info = FileInfo { id, path, generation: current.generation, end };
         let handle = Arc::clone(&current.handle);
         let first = inner.state.authority != Authority::On;
-        let change = if first { Change::Begin(info.clone()) } else { Change::File(info.clone()) };
+        inner.state.census.file = id;
+        let census = inner.state.census.clone();
+        let change = match first {
+            true => Change::Begin(info.clone(), census),
+            false => Change::File(info.clone(), census),
+        };
         let tail = Tail { info, handle, written: end, dirty_from: None, syncing_from: None };
         inner.tails.retain(|t| t.dirty_from.is_some() || t.syncing_from.is_some());
         inner.tails.push(tail);
@@ -246,7 +296,7 @@ impl Binlog {
         let lsn = self.wal.append(RECORD_BINLOG_STATE, &[&payload]).lsn;
         let state = &mut inner.state;
         match change {
-            Change::Begin(info) | Change::File(info) => {
+            Change::Begin(info, _) | Change::File(info, _) => {
                 if state.authority != Authority::On {
                     state.begin_lsn = lsn;
                 }
@@ -300,22 +350,27 @@ impl Binlog {
         let Some(current) = &mut inner.current else { return Ok(Verdict::Server) };
         let fault = current.check(&write);
         current.expected = write.pos + write.bytes.len() as u64;
+        if current.group.bytes == 0 {
+            current.group.from = write.pos;
+        }
         current.group.bytes += write.bytes.len() as u64;
         let is_boundary = current.walker.is_boundary(current.expected);
         let overflow = write.is_full && !(is_boundary && current.walker.may_end_group());
         let is_end = !write.is_direct && !overflow;
         let stray = is_end && !is_boundary;
+        let end = is_end.then_some(match write.is_full && !current.walker.ends_group() {
+            true => GroupEnd::Maybe,
+            false => GroupEnd::Certain,
+        });
         if let Some(reason) = fault.or(stray.then_some(Fallback::Events)) {
             self.fault(inner, reason);
         }
         if inner.state.authority == Authority::On {
-            self.copy(inner, &write, is_end);
+            self.copy(inner, &write, end);
         }
-        if !is_end {
-            return Ok(Verdict::Inside);
-        }
+        let Some(end) = end else { return Ok(Verdict::Inside) };
         drop(guard);
-        self.end_group(write.durable)
+        self.end_group(write.durable, end)
     }
 
     /// Ends authority because of `reason`; the group's end syncs the file.
@@ -324,13 +379,14 @@ impl Binlog {
             current.group.fault.get_or_insert(reason);
             current.is_lost |= reason == Fallback::Write;
         }
+        inner.state.census.lose(self.wal.end());
         if inner.state.authority == Authority::On {
             self.change(inner, Change::End { settled: false });
         }
     }
 
     /// Appends the bytes to the log, unless the group is too large or the log has no room.
-    fn copy(&self, inner: &mut Inner, write: &Write<'_>, is_end: bool) {
+    fn copy(&self, inner: &mut Inner, write: &Write<'_>, end: Option<GroupEnd>) {
         let Some(current) = &mut inner.current else { return };
         let id = current.id;
         let Some(tail) = inner.tails.iter_mut().find(|t| t.info.id == id) else { return };
@@ -338,25 +394,29 @@ impl Binlog {
         let group = &mut current.group;
         group.is_large |= group.bytes > GROUP_COPY_BYTES_MAX || self.wal.admit().is_err();
         if group.is_large {
+            // Its record in the log will replace what was copied.
+            group.first_lsn = None;
             return;
         }
         add(&self.counters.copied_bytes, write.bytes.len() as u64);
+        add(&self.unsynced_bytes, write.bytes.len() as u64);
         let mut pos = write.pos;
         for piece in write.bytes.chunks(PIECE_BYTES) {
             let next = pos + piece.len() as u64;
             let is_last = next == current.expected;
-            let head = bytes_head(id, pos, is_end && is_last);
+            let head = bytes_head(id, pos, end.filter(|_| is_last));
             let appended = self.wal.append(RECORD_BINLOG, &[&head, piece]);
             tail.dirty_from.get_or_insert(appended.lsn);
+            group.first_lsn.get_or_insert(appended.lsn);
             pos = next;
         }
-        if is_end {
+        if end.is_some() {
             tail.info.end = current.expected;
         }
     }
 
     /// Makes the group durable, by whichever way is open for it.
-    fn end_group(&self, durable: bool) -> Result<Verdict> {
+    fn end_group(&self, durable: bool, group_end: GroupEnd) -> Result<Verdict> {
         let began_ns = self.os.now_ns();
         let mut inner = self.inner.lock();
         let is_on = inner.state.authority == Authority::On;
@@ -367,10 +427,18 @@ impl Binlog {
         let (id, is_lost) = (current.id, current.is_lost);
         let handle = Arc::clone(&current.handle);
         let transactions = current.walker.take_transactions();
+        let is_certain = group_end == GroupEnd::Certain && group.fault.is_none();
+        let seen = is_certain.then(|| current.walker.take_seen());
+        let is_true = is_on && group.is_large && group.fault.is_none();
+        if !is_true {
+            self.count_events(&mut inner, end, seen.as_deref());
+        }
         drop(inner);
         let verdict = match (is_on, group.fault) {
             (_, Some(reason)) => self.end_faulty(reason, is_lost)?,
-            (true, None) if group.is_large => self.end_large(id, end, &*handle)?,
+            (true, None) if group.is_large => {
+                self.end_large(id, (group.from, end), seen, &*handle)?
+            }
             (true, None) => {
                 match durable {
                     true => self.flush()?,
@@ -391,6 +459,14 @@ impl Binlog {
         self.counters.waits.add_ns(self.os.now_ns().saturating_sub(began_ns));
         self.count_group(transactions);
         Ok(verdict)
+    }
+
+    /// The census takes in a group whose end is certain.
+    fn count_events(&self, inner: &mut Inner, end: u64, seen: Option<&[Seen]>) {
+        if let Some(seen) = seen {
+            inner.state.census.end_group(end, seen);
+            inner.state.census.trim(self.wal.end());
+        }
     }
 
     fn count_group(&self, transactions: u64) {
@@ -424,11 +500,19 @@ impl Binlog {
     }
 
     /// The file holds what the log does not: it is synced, then the log says so.
-    fn end_large(&self, id: u64, end: u64, handle: &dyn File) -> Result<Verdict> {
+    fn end_large(
+        &self,
+        id: u64,
+        (from, end): (u64, u64),
+        seen: Option<Vec<Seen>>,
+        handle: &dyn File,
+    ) -> Result<Verdict> {
         add(&self.counters.large_groups, 1);
         handle.sync()?;
         let mut inner = self.inner.lock();
-        self.change(&mut inner, Change::True { id, end });
+        self.count_events(&mut inner, end, seen.as_deref());
+        let seen = seen.filter(|list| list.len() <= SEEN_MAX);
+        self.change(&mut inner, Change::True { id, from, end, seen });
         if let Some(tail) = inner.tails.iter_mut().find(|t| t.info.id == id) {
             tail.info.end = end;
             tail.dirty_from = None;
@@ -470,6 +554,11 @@ impl Binlog {
         self.detach()
     }
 
+    /// Is a sync due before the interval has passed?
+    pub fn wants_sync(&self) -> bool {
+        value(&self.unsynced_bytes) >= UNSYNCED_BYTES_MAX
+    }
+
     /// Background work: syncs the files, then their bytes' pin goes. Before, an idle log is
     /// flushed, so that commit records become durable soon.
     pub fn sync_step(&self) -> Result<()> {
@@ -484,6 +573,7 @@ impl Binlog {
     fn sync_files(&self) -> Result<()> {
         let _one_at_a_time = self.syncing.lock();
         let mut work = Vec::new();
+        self.unsynced_bytes.store(0, Ordering::Relaxed);
         for tail in &mut self.inner.lock().tails {
             if let Some(from) = tail.dirty_from.take() {
                 // One that failed stays: its bytes are in the log only.
@@ -514,12 +604,14 @@ impl Binlog {
         let inner = self.inner.lock();
         let mut state = inner.state.clone();
         if let Some(recovered) = &*recovered {
+            state.census = recovered.state.census.clone();
             state.files = recovered.files();
             return (state.encode(), recovered.pin());
         }
         state.files = inner.tails.iter().map(|t| t.info.clone()).collect();
         let pins = inner.tails.iter().flat_map(|t| [t.dirty_from, t.syncing_from]);
-        (state.encode(), pins.flatten().min())
+        let group = inner.current.as_ref().and_then(|c| c.group.first_lsn);
+        (state.encode(), pins.flatten().chain(group).min())
     }
 
     /// Name and value, as `Engine::status`.

@@ -21,7 +21,9 @@
 //!    or below it ([`Binlog::note_and_pin`]).
 //! 6. State records carry a sequence number, the checkpoint's note the last one that it contains:
 //!    those at or below it are skipped when the log is scanned.
-//! 7. A failed flush or sync is an error of the hook or the step; the host then ends the process.
+//! 7. The *census* (GTID state, XIDs) is that of all events up to a group end of one file. It is
+//!    unknown rather than wrong: whatever is not read in order ends it, until the next file begins.
+//! 8. A failed flush or sync is an error of the hook or the step; the host then ends the process.
 //!
 //! ```text
 //! off --begin--> on --fault--> ending --settle--> off
@@ -30,6 +32,7 @@
 //!
 //! Lock order: `syncing` before `inner` before everything in `wal`; `covered` is a leaf.
 
+mod census;
 mod events;
 mod live;
 mod record;
@@ -38,7 +41,8 @@ mod stats;
 #[cfg(test)]
 mod tests;
 
+pub use census::{Decision, Gtid};
 pub use live::{Binlog, Verdict, Write};
-pub use record::{RECORD_BINLOG, RECORD_BINLOG_STATE};
-pub use recover::{BinlogRecovery, Completion};
+pub use record::{describe_record, RECORD_BINLOG, RECORD_BINLOG_STATE};
+pub use recover::{BinlogRecovery, Completion, Known};
 pub use stats::Fallback;

@@ -1,15 +1,20 @@
 //! The room's log records and its part of the checkpoint's note.
 
+use super::census::{put_seen, read_seen, Census};
+use super::events::Seen;
 use crate::base::codec::{put_bytes, put_u64, put_u8, put_varint, Reader};
 use crate::base::{Lsn, Result};
+use crate::wal::RecordRef;
 
 /// Log record: bytes of a binlog file.
 pub const RECORD_BINLOG: u8 = 24;
 /// Log record: a change of the state.
 pub const RECORD_BINLOG_STATE: u8 = 25;
 
-const NOTE_FORMAT: u8 = 1;
+const NOTE_FORMAT: u8 = 2;
 const GROUP_END: u8 = 1;
+/// The end of a group for sure.
+const CERTAIN: u8 = 2;
 
 /// A binlog file as the log knows it. The id is never used again.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,54 +62,74 @@ pub struct State {
     pub begin_lsn: Lsn,
     /// Those not known to be synced, and the current one; in order of their ids.
     pub files: Vec<FileInfo>,
+    pub census: Census,
 }
 
 /// A state record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     /// Authority begins at `end` of this file.
-    Begin(FileInfo),
+    Begin(FileInfo, Census),
     /// The server goes on in this file.
-    File(FileInfo),
+    File(FileInfo, Census),
     /// Authority ends. `settled`: every file is synced.
     End {
         settled: bool,
     },
-    /// A large group is not in the log: the file is synced up to here.
+    /// A large group, from `from` on, is not in the log: the file is synced up to here. `seen`
+    /// is what a restart must know of it, if its end is certain.
     True {
         id: u64,
+        from: u64,
         end: u64,
+        seen: Option<Vec<Seen>>,
     },
     Identity(u64),
 }
 
-pub fn bytes_head(id: u64, pos: u64, is_group_end: bool) -> Vec<u8> {
+pub fn bytes_head(id: u64, pos: u64, end: Option<GroupEnd>) -> Vec<u8> {
     let mut out = Vec::with_capacity(24);
-    put_u8(&mut out, if is_group_end { GROUP_END } else { 0 });
+    let flags = match end {
+        None => 0,
+        Some(GroupEnd::Maybe) => GROUP_END,
+        Some(GroupEnd::Certain) => GROUP_END | CERTAIN,
+    };
+    put_u8(&mut out, flags);
     put_varint(&mut out, id);
     put_varint(&mut out, pos);
     out
 }
 
+/// Ends here a group?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GroupEnd {
+    /// The buffer was full: maybe more of the group follows.
+    Maybe,
+    Certain,
+}
+
 pub struct BytesRecord<'a> {
     pub id: u64,
     pub pos: u64,
-    pub is_group_end: bool,
+    pub group_end: Option<GroupEnd>,
     pub bytes: &'a [u8],
 }
 
 pub fn decode_bytes(payload: &[u8]) -> Result<BytesRecord<'_>> {
     let mut r = Reader::new(payload, "binlog record");
     let flags = r.u8()?;
-    if flags & !GROUP_END != 0 {
-        return Err(r.fail("flags"));
-    }
+    let group_end = match flags {
+        0 => None,
+        GROUP_END => Some(GroupEnd::Maybe),
+        3 => Some(GroupEnd::Certain),
+        _ => return Err(r.fail("flags")),
+    };
     let (id, pos) = (r.varint()?, r.varint()?);
     let bytes = r.rest();
     if pos.checked_add(bytes.len() as u64).is_none() {
         return Err(r.fail("position"));
     }
-    Ok(BytesRecord { id, pos, is_group_end: flags & GROUP_END != 0, bytes })
+    Ok(BytesRecord { id, pos, group_end, bytes })
 }
 
 fn put_file(out: &mut Vec<u8>, file: &FileInfo) {
@@ -124,22 +149,27 @@ pub fn encode_change(sequence: u64, change: &Change) -> Vec<u8> {
     let mut out = Vec::with_capacity(64);
     put_varint(&mut out, sequence);
     match change {
-        Change::Begin(file) => {
+        Change::Begin(file, census) => {
             put_u8(&mut out, 1);
             put_file(&mut out, file);
+            census.put(&mut out);
         }
-        Change::File(file) => {
+        Change::File(file, census) => {
             put_u8(&mut out, 2);
             put_file(&mut out, file);
+            census.put(&mut out);
         }
         Change::End { settled } => {
             put_u8(&mut out, 3);
             put_u8(&mut out, u8::from(*settled));
         }
-        Change::True { id, end } => {
+        Change::True { id, from, end, seen } => {
             put_u8(&mut out, 4);
-            put_varint(&mut out, *id);
-            put_varint(&mut out, *end);
+            for v in [*id, *from, *end] {
+                put_varint(&mut out, v);
+            }
+            put_u8(&mut out, u8::from(seen.is_some()));
+            put_seen(&mut out, seen.as_deref().unwrap_or_default());
         }
         Change::Identity(identity) => {
             put_u8(&mut out, 5);
@@ -153,15 +183,43 @@ pub fn decode_change(payload: &[u8]) -> Result<(u64, Change)> {
     let mut r = Reader::new(payload, "binlog state record");
     let sequence = r.varint()?;
     let change = match r.u8()? {
-        1 => Change::Begin(read_file(&mut r)?),
-        2 => Change::File(read_file(&mut r)?),
+        1 => Change::Begin(read_file(&mut r)?, Census::read(&mut r)?),
+        2 => Change::File(read_file(&mut r)?, Census::read(&mut r)?),
         3 => Change::End { settled: r.u8()? != 0 },
-        4 => Change::True { id: r.varint()?, end: r.varint()? },
+        4 => {
+            let (id, from, end) = (r.varint()?, r.varint()?, r.varint()?);
+            let is_certain = r.u8()? != 0;
+            let seen = read_seen(&mut r)?;
+            Change::True { id, from, end, seen: is_certain.then_some(seen) }
+        }
         5 => Change::Identity(r.u64()?),
         _ => return Err(r.fail("unknown change")),
     };
     r.finish()?;
     Ok((sequence, change))
+}
+
+/// A record of this room in words.
+pub fn describe_record(record: RecordRef<'_>) -> Result<String> {
+    if record.kind == RECORD_BINLOG {
+        let r = decode_bytes(record.payload)?;
+        let end = match r.group_end {
+            None => "",
+            Some(GroupEnd::Maybe) => ", maybe the end of a group",
+            Some(GroupEnd::Certain) => ", the end of a group",
+        };
+        return Ok(format!("file {} at {}: {} bytes{end}", r.id, r.pos, r.bytes.len()));
+    }
+    let (sequence, change) = decode_change(record.payload)?;
+    let text = match change {
+        Change::Begin(file, _) => format!("begins with {} at {}", file.path, file.end),
+        Change::File(file, _) => format!("goes on with {} at {}", file.path, file.end),
+        Change::End { settled: true } => "ends".to_owned(),
+        Change::End { settled: false } => "ends with a fault".to_owned(),
+        Change::True { id, from, end, .. } => format!("file {id} is synced from {from} to {end}"),
+        Change::Identity(identity) => format!("identity {identity:016x}"),
+    };
+    Ok(format!("{sequence}: {text}"))
 }
 
 impl State {
@@ -174,6 +232,7 @@ impl State {
             put_varint(&mut out, v);
         }
         self.files.iter().for_each(|file| put_file(&mut out, file));
+        self.census.put(&mut out);
         out
     }
 
@@ -194,7 +253,8 @@ impl State {
         for _ in 0..r.varint()? {
             files.push(read_file(&mut r)?);
         }
+        let census = Census::read(&mut r)?;
         r.finish()?;
-        Ok(State { identity, authority, sequence, next_id, begin_lsn, files })
+        Ok(State { identity, authority, sequence, next_id, begin_lsn, files, census })
     }
 }

@@ -6,14 +6,16 @@
 //!
 //! [`complete`]: BinlogRecovery::complete
 
-use super::events;
+use super::census::{Decision, Gtid};
+use super::events::{self, Walker};
 use super::record::{
-    decode_bytes, decode_change, Authority, Change, FileInfo, State, RECORD_BINLOG,
-    RECORD_BINLOG_STATE,
+    decode_bytes, decode_change, Authority, BytesRecord, Change, FileInfo, GroupEnd, State,
+    RECORD_BINLOG, RECORD_BINLOG_STATE,
 };
 use crate::base::{Error, Lsn, Result};
 use crate::os::{File, OpenMode, Os};
 use crate::wal::{RecordRef, Wal};
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -28,7 +30,7 @@ struct Trace {
 }
 
 /// What the log's tail says of the binlog.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct BinlogRecovery {
     pub(super) state: State,
     /// Ids below are known to the note, or were synced before it was written.
@@ -36,10 +38,53 @@ pub struct BinlogRecovery {
     noted_sequence: u64,
     traces: Vec<Trace>,
     first_lsn: Option<Lsn>,
+    reading: Reading,
+}
+
+/// Reads on from where the census is.
+#[derive(Clone)]
+struct Reading {
+    walker: Walker,
+    at: u64,
+    /// Not all bytes are in the log that was scanned.
+    is_broken: bool,
+}
+
+impl Reading {
+    fn new(at: u64) -> Reading {
+        Reading { walker: Walker::new(at), at, is_broken: false }
+    }
+}
+
+impl Default for Reading {
+    fn default() -> Reading {
+        Reading::new(0)
+    }
+}
+
+/// What the log knows of the last file, which the server would scan.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Known {
+    pub path: String,
+    /// The GTID state at its end; of a domain the most recent last.
+    pub gtids: Vec<Gtid>,
+    xids: HashSet<u64>,
+    /// XIDs in bytes that were logged from here on are all in `xids`.
+    all_from: Lsn,
+}
+
+impl Known {
+    pub(super) fn decide(&self, xid: u64, prepared_from: Lsn) -> Decision {
+        match self.xids.contains(&xid) {
+            true => Decision::Commit,
+            false if prepared_from >= self.all_from => Decision::Rollback,
+            false => Decision::Unknown,
+        }
+    }
 }
 
 /// What [`BinlogRecovery::complete`] did.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Completion {
     pub files: u64,
     /// Bytes that were missing or different.
@@ -47,6 +92,20 @@ pub struct Completion {
     pub cut_bytes: u64,
     /// For the error log: what was left alone and why.
     pub warnings: Vec<String>,
+    /// Or why the server has to scan the last file.
+    pub known: std::result::Result<Known, &'static str>,
+}
+
+impl Default for Completion {
+    fn default() -> Completion {
+        Completion {
+            files: 0,
+            completed_bytes: 0,
+            cut_bytes: 0,
+            warnings: Vec::new(),
+            known: Err("the log had no authority over it"),
+        }
+    }
 }
 
 impl BinlogRecovery {
@@ -58,6 +117,7 @@ impl BinlogRecovery {
             known_below: state.next_id,
             noted_sequence: state.sequence,
             traces: state.files.iter().map(trace).collect(),
+            reading: Reading::new(state.census.at),
             state,
             first_lsn: None,
         })
@@ -88,17 +148,41 @@ impl BinlogRecovery {
         }
         trace.from.get_or_insert(bytes.pos);
         trace.to = end;
-        if bytes.is_group_end {
+        if bytes.group_end.is_some() {
             trace.info.end = trace.info.end.max(end);
         }
         self.first_lsn.get_or_insert(lsn);
+        self.read_events(&bytes);
         Ok(())
+    }
+
+    /// Bytes that the census does not contain yet.
+    fn read_events(&mut self, bytes: &BytesRecord<'_>) {
+        let (census, reading) = (&mut self.state.census, &mut self.reading);
+        let end = bytes.pos + bytes.bytes.len() as u64;
+        if bytes.id != census.file || end <= census.at || census.gtids().is_none() {
+            return;
+        }
+        reading.is_broken |= bytes.pos != reading.at;
+        reading.is_broken |= reading.is_broken || !reading.walker.pass(bytes.pos, bytes.bytes);
+        reading.at = end;
+        if bytes.group_end == Some(GroupEnd::Certain) && !reading.is_broken {
+            census.end_group(end, &reading.walker.take_seen());
+        }
     }
 
     fn visit_change(&mut self, lsn: Lsn, sequence: u64, change: Change) -> Result<()> {
         // A large group is applied again whatever the note says: the bytes before it, which the
         // tail may hold in part, are of no use.
-        if let Change::True { id, end } = change {
+        if let Change::True { id, from, end, ref seen } = change {
+            let census = &mut self.state.census;
+            if id == census.file && end > census.at {
+                let follows = from == census.at && seen.is_some();
+                self.reading = Reading { is_broken: !follows, ..Reading::new(end) };
+                if let (true, Some(seen)) = (follows, seen) {
+                    census.end_group(end, seen);
+                }
+            }
             if let Some(trace) = self.traces.iter_mut().find(|t| t.info.id == id) {
                 (trace.from, trace.to) = (None, end);
                 trace.info.end = trace.info.end.max(end);
@@ -112,7 +196,9 @@ impl BinlogRecovery {
         }
         self.state.sequence = sequence;
         match change {
-            Change::Begin(info) | Change::File(info) => {
+            Change::Begin(info, census) | Change::File(info, census) => {
+                self.reading = Reading::new(census.at);
+                self.state.census = census;
                 if self.state.authority != Authority::On {
                     self.traces.clear();
                     self.first_lsn = None;
@@ -132,6 +218,7 @@ impl BinlogRecovery {
 
     fn settle(&mut self) {
         self.state.authority = Authority::Off;
+        self.state.census = Default::default();
         self.traces.clear();
         self.first_lsn = None;
     }
@@ -185,7 +272,31 @@ impl BinlogRecovery {
         for target in &targets {
             target.finish(self.state.authority == Authority::On, &mut done)?;
         }
+        done.known = self.known(&targets, index);
         Ok(done)
+    }
+
+    /// What the server would find out by a scan.
+    fn known(
+        &self,
+        targets: &[Target<'_>],
+        index: &[String],
+    ) -> std::result::Result<Known, &'static str> {
+        let census = &self.state.census;
+        if self.state.authority != Authority::On {
+            return Err("a fault had ended the log's authority over it");
+        }
+        let target = targets.iter().find(|t| t.trace.info.id == census.file);
+        let Some(target) = target.filter(|t| index.last() == Some(&t.trace.info.path)) else {
+            return Err("the log does not know the last file in the index");
+        };
+        let gtids = census.gtids().ok_or("its GTID state is not known, or it is encrypted")?;
+        if self.reading.is_broken || census.at != target.trace.info.end {
+            return Err("not all of its events were read");
+        }
+        let path = target.trace.info.path.clone();
+        let (xids, all_from) = census.xids();
+        Ok(Known { path, gtids: gtids.to_vec(), xids, all_from })
     }
 
     /// The file of a trace, if it is still the same and may be touched.

@@ -3,6 +3,8 @@
 //! Afterwards every acknowledged group is in its file, and while authority was on nothing but at
 //! most the one group that was being made durable.
 
+use super::census::Census;
+use super::events::Seen;
 use super::live::GROUP_COPY_BYTES_MAX;
 use super::*;
 use crate::base::{Lsn, Result};
@@ -14,7 +16,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 const DIR: &str = "/log";
-const HEADER_EVENTS: [u8; 3] = [15, 163, 161];
 
 fn options() -> WalOptions {
     WalOptions { segment_bytes: 64 << 10, capacity_bytes: 1 << 20, ..WalOptions::new(DIR) }
@@ -27,6 +28,55 @@ fn event(rng: &mut SimRng, kind: u8, body: usize) -> Vec<u8> {
     out[4] = kind;
     out[9..13].copy_from_slice(&length);
     out
+}
+
+/// The list of GTIDs in a file's header.
+fn gtid_list(rng: &mut SimRng, gtids: &[Gtid]) -> Vec<u8> {
+    let mut out = event(rng, 163, 4 + 16 * gtids.len());
+    let mut body = (gtids.len() as u32).to_le_bytes().to_vec();
+    for gtid in gtids {
+        body.extend(gtid.domain.to_le_bytes());
+        body.extend(gtid.server.to_le_bytes());
+        body.extend(gtid.sequence.to_le_bytes());
+    }
+    out[19..].copy_from_slice(&body);
+    out
+}
+
+/// What the server's scan of a file finds: GTID state, XIDs.
+fn scan(bytes: &[u8]) -> (Vec<Gtid>, Vec<u64>) {
+    let u32_at = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
+    let u64_at = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
+    let (mut gtids, mut xids, mut begun) = (Vec::<Gtid>::new(), Vec::new(), None);
+    let mut at = 4;
+    while at + 19 <= bytes.len() && at + u32_at(at + 9) as usize <= bytes.len() {
+        let body = at + 19;
+        // Holes of a file that was not completed.
+        if (u32_at(at + 9) as usize) < 19 {
+            break;
+        }
+        match bytes[at + 4] {
+            163 => {
+                let list = (0..u32_at(body) as usize).map(|n| body + 4 + 16 * n);
+                let read =
+                    |g| Gtid { domain: u32_at(g), server: u32_at(g + 4), sequence: u64_at(g + 8) };
+                gtids = list.map(read).collect();
+            }
+            162 => {
+                let (domain, server) = (u32_at(body + 8), u32_at(at + 5));
+                begun = Some(Gtid { domain, server, sequence: u64_at(body) });
+            }
+            16 => {
+                xids.push(u64_at(body));
+                let now: Option<Gtid> = begun.take();
+                gtids.retain(|g| now.is_none_or(|n| (g.domain, g.server) != (n.domain, n.server)));
+                gtids.extend(now);
+            }
+            _ => {}
+        }
+        at += u32_at(at + 9) as usize;
+    }
+    (gtids, xids)
 }
 
 /// What must be in a file.
@@ -51,6 +101,11 @@ struct Server {
     next_number: u32,
     on: bool,
     lives: u32,
+    next_xid: u64,
+    /// Of this life of the server: XIDs, each with its prepare record.
+    xids: Vec<(u64, Lsn)>,
+    /// Restarts after which nothing had to be scanned.
+    known: u32,
 }
 
 impl Server {
@@ -73,6 +128,9 @@ impl Server {
             next_number: 1,
             on: true,
             lives: 0,
+            next_xid: 1,
+            xids: Vec::new(),
+            known: 0,
         }
     }
 
@@ -91,12 +149,13 @@ impl Server {
             self.group(goodbye, 64)?;
             self.file()?.sync()?;
         }
+        let last = self.index.last().map(|name| scan(&self.files[name].bytes).0);
         let name = format!("/bin.{:06}", self.next_number);
         self.next_number += 1;
         let mut header = b"\xfebin".to_vec();
-        for kind in HEADER_EVENTS {
-            header.extend(event(&mut self.rng, kind, 30));
-        }
+        header.extend(event(&mut self.rng, 15, 30));
+        header.extend(gtid_list(&mut self.rng, &last.unwrap_or_default()));
+        header.extend(event(&mut self.rng, 161, 30));
         let file = self.os.open(Path::new(&name), OpenMode { create: true, direct: false })?;
         file.write_at(&header, 0)?;
         let length = header.len();
@@ -148,11 +207,20 @@ impl Server {
     }
 
     fn transaction(&mut self, body: usize) -> Result<()> {
+        let xid = self.next_xid;
+        self.next_xid += 1;
+        let prepare = self.wal.append(4, &[&xid.to_le_bytes()]);
+        self.binlog.note_unflushed_prepare(prepare.end);
+        self.xids.push((xid, prepare.lsn));
         let mut bytes = event(&mut self.rng, 162, 20);
+        bytes[5..9].copy_from_slice(&(1 + self.rng.below(3) as u32).to_le_bytes());
+        bytes[27..31].copy_from_slice(&(self.rng.below(3) as u32).to_le_bytes());
         for _ in 0..1 + self.rng.below(3) {
             bytes.extend(event(&mut self.rng, 30, body));
         }
         bytes.extend(event(&mut self.rng, 16, 8));
+        let at = bytes.len() - 8;
+        bytes[at..].copy_from_slice(&xid.to_le_bytes());
         let buffer = 100 + self.rng.below(900) as usize;
         // Never exactly the buffer: that end is told by the last event's type, and tested below.
         self.group(bytes, buffer)
@@ -233,7 +301,42 @@ impl Server {
         self.binlog = Binlog::new(self.os.clone(), self.wal.clone(), found);
         let done = self.binlog.complete(&self.index)?;
         assert_eq!(done.warnings, Vec::<String>::new());
+        if let Ok(known) = done.known {
+            self.compare_with_scan(&known);
+        }
         self.binlog.set_wanted(self.on)
+    }
+
+    /// The server would have found out the same, and no XID in any file is thought to be absent.
+    fn compare_with_scan(&mut self, known: &Known) {
+        self.known += 1;
+        assert_eq!(Some(&known.path), self.index.last());
+        let mut in_files = Vec::new();
+        for name in &self.index {
+            let file = self.os.open(Path::new(name), OpenMode::default()).unwrap();
+            let mut bytes = vec![0; file.len().unwrap() as usize];
+            file.read_at(&mut bytes, 0).unwrap();
+            let (gtids, xids) = scan(&bytes);
+            in_files.extend(xids);
+            if *name == known.path {
+                let of = |domain| gtids.iter().filter(move |g| g.domain == domain);
+                let found = |domain| known.gtids.iter().filter(move |g| g.domain == domain);
+                (0..3).for_each(|d| assert!(of(d).eq(found(d)), "{gtids:?} {known:?}"));
+            }
+        }
+        for &(xid, prepared) in &self.xids {
+            let (never, from) = match in_files.contains(&xid) {
+                true => (Decision::Rollback, Lsn(u64::MAX)),
+                false => (Decision::Commit, Lsn::ZERO),
+            };
+            for from in [Lsn::ZERO, prepared, from.min(prepared)] {
+                assert_ne!(known.decide(xid, from), never, "XID {xid}");
+            }
+        }
+        // Of the last one it is known what became of it.
+        if let Some(&(xid, prepared)) = self.xids.last() {
+            assert_ne!(known.decide(xid, prepared), Decision::Unknown, "XID {xid}");
+        }
     }
 
     fn check(&mut self) {
@@ -257,7 +360,7 @@ impl Server {
     }
 }
 
-fn run(seed: u64) {
+fn run(seed: u64) -> u32 {
     let mut server = Server::new(seed);
     server.binlog.set_wanted(true).unwrap();
     server.rotate().unwrap();
@@ -269,15 +372,32 @@ fn run(seed: u64) {
         server.check();
         // As after every start, the server opens a new file.
         server.current.clear();
+        server.xids.clear();
+        server.next_xid = 1000 * u64::from(server.lives);
         server.rotate().unwrap();
     }
+    server.known
 }
 
 #[test]
 fn what_was_acknowledged_survives_power_cuts() {
-    for seed in 0..150 {
-        run(seed);
+    let known: u32 = (0..150).map(run).sum();
+    assert!(known > 150, "only {known} of 600 restarts knew what the server would scan for");
+}
+
+/// More XIDs than are kept: those that were dropped are unknown, never absent.
+#[test]
+fn forgotten_xids_are_unknown() {
+    let mut census = Census::default();
+    census.begin_file(1, 4, Some(Vec::new()));
+    for xid in 1..=100 {
+        census.end_group(100 * xid, &[Seen::Xid(xid)]);
+        census.trim(Lsn(10 * xid + 1));
     }
+    let (xids, all_from) = census.xids();
+    assert!(xids.contains(&100) && !xids.contains(&1));
+    assert!((all_from.0..1000).step_by(10).all(|lsn| xids.contains(&(lsn / 10 + 1))));
+    assert!(all_from > Lsn(500) && xids.len() < 40, "{all_from:?}");
 }
 
 /// Trap (a): a group that ends exactly with a full buffer looks like an overflow.
@@ -344,7 +464,10 @@ fn a_later_file_of_somebody_else_keeps_everything_as_it_is() {
     let length = server.file().unwrap().len().unwrap();
     let mut found = BinlogRecovery::new(&server.note).unwrap();
     let wal = Wal::recover(server.os.clone(), options(), server.anchor, &mut |lsn, record| {
-        found.visit(lsn, record)
+        match BinlogRecovery::owns(record.kind) {
+            true => found.visit(lsn, record),
+            false => Ok(()),
+        }
     });
     let binlog = Binlog::new(server.os.clone(), wal.unwrap(), found);
     let done = binlog.complete(&server.index).unwrap();
@@ -356,6 +479,11 @@ fn a_later_file_of_somebody_else_keeps_everything_as_it_is() {
 #[test]
 fn state_and_records_survive_encoding_and_no_truncation_is_accepted() {
     use super::record::*;
+    let gtid = Gtid { domain: 1, server: 2, sequence: 1 << 40 };
+    let seen = vec![Seen::Xid(9), Seen::Gtid(gtid)];
+    let mut census = Census::default();
+    census.begin_file(3, 256, Some(vec![gtid]));
+    census.end_group(300, &seen);
     let info = FileInfo { id: 3, path: "./bin.000001".into(), generation: 1 << 40, end: 300 };
     let state = State {
         identity: 7,
@@ -364,6 +492,7 @@ fn state_and_records_survive_encoding_and_no_truncation_is_accepted() {
         next_id: 4,
         begin_lsn: Lsn(9),
         files: vec![info.clone()],
+        census: census.clone(),
     };
     let bytes = state.encode();
     assert_eq!(State::decode(&bytes).unwrap(), state);
@@ -371,10 +500,11 @@ fn state_and_records_survive_encoding_and_no_truncation_is_accepted() {
         assert!(State::decode(&bytes[..cut]).is_err());
     }
     let changes = [
-        Change::Begin(info.clone()),
-        Change::File(info),
+        Change::Begin(info.clone(), census.clone()),
+        Change::File(info, census),
         Change::End { settled: true },
-        Change::True { id: 1, end: 1 << 33 },
+        Change::True { id: 1, from: 7, end: 1 << 33, seen: Some(seen) },
+        Change::True { id: 1, from: 7, end: 1 << 33, seen: None },
         Change::Identity(1),
     ];
     for change in changes {
@@ -384,8 +514,9 @@ fn state_and_records_survive_encoding_and_no_truncation_is_accepted() {
             assert!(decode_change(&bytes[..cut]).is_err());
         }
     }
-    let mut bytes = bytes_head(4, 100, true);
+    let mut bytes = bytes_head(4, 100, Some(GroupEnd::Maybe));
     bytes.extend(b"abc");
     let found = decode_bytes(&bytes).unwrap();
-    assert_eq!((found.id, found.pos, found.is_group_end, found.bytes), (4, 100, true, &b"abc"[..]));
+    assert_eq!((found.id, found.pos, found.bytes), (4, 100, &b"abc"[..]));
+    assert_eq!(found.group_end, Some(GroupEnd::Maybe));
 }

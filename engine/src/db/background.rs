@@ -175,7 +175,8 @@ impl Engine {
 
     fn wants_checkpoint(&self) -> bool {
         let redo = self.redo_bytes();
-        if redo >= self.log_capacity() / 100 * CHECKPOINT_PERCENT {
+        let is_free = self.pace.lock().is_free(self.pace_point());
+        if is_free || redo >= self.log_capacity() / 100 * CHECKPOINT_PERCENT {
             return true;
         }
         // What was written for it can be used again.

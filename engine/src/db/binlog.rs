@@ -11,9 +11,13 @@ impl Engine {
         &self.binlog
     }
 
-    /// What the thread for it does every `sluice_sync_binlog_interval`.
-    pub fn binlog_step(&self) -> Result<()> {
-        self.binlog.sync_step()
+    /// What the thread for it does every `sluice_sync_binlog_interval`, then with `is_due`, and
+    /// in between.
+    pub fn binlog_step(&self, is_due: bool) -> Result<()> {
+        match is_due || self.binlog.wants_sync() {
+            true => self.binlog.sync_step(),
+            false => Ok(()),
+        }
     }
 }
 

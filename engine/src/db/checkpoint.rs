@@ -13,6 +13,7 @@
 
 use super::engine::{CheckpointState, Engine};
 use super::note::{CheckpointNote, OpenNote, OpenState, PurgeNote};
+use super::pace::Pace;
 use crate::base::{Lsn, Result};
 use crate::os::planted::{self, Bug};
 use crate::txn::{Open, TxnState};
@@ -54,7 +55,9 @@ impl Engine {
                 self.wal.check_poison()?;
             }
         }
+        let pace = Pace::begin(self.pace_point());
         self.write_checkpoint()?;
+        *self.pace.lock() = pace;
         drop(one_at_a_time);
         self.announce_room();
         self.release_log();

@@ -2,6 +2,7 @@
 
 use super::background::Bell;
 use super::config::{Config, FlushAtCommit, Host};
+use super::pace::{Pace, Point};
 use super::room::{Purpose, Room};
 use super::table::Table;
 use super::trx::Trx;
@@ -85,6 +86,7 @@ pub struct Engine {
     last_checkpoint_ns: AtomicU64,
     pub(crate) records_at_checkpoint: AtomicU64,
     pub(crate) room: Room,
+    pub(crate) pace: Mutex<Pace>,
     checkpoint_done: Mutex<()>,
     room_made: Condvar,
     /// What the error log was told already.
@@ -148,6 +150,7 @@ impl Engine {
             last_checkpoint_ns: AtomicU64::new(0),
             records_at_checkpoint: AtomicU64::new(0),
             room: Room::default(),
+            pace: Mutex::default(),
             checkpoint_done: Mutex::new(()),
             room_made: Condvar::new(),
             reported_damage: Mutex::default(),
@@ -261,6 +264,12 @@ impl Engine {
     /// Bytes of log that redo would read now.
     pub(crate) fn redo_bytes(&self) -> u64 {
         self.wal.end().0.saturating_sub(self.redo_from.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn pace_point(&self) -> Point {
+        let pool = self.pool.stats();
+        let (log_end, made) = (self.wal.end().0, self.env.next_page().0);
+        Point { log_end, dirtied: pool.dirty + pool.writebacks, made }
     }
 
     pub(crate) fn check_running(&self) -> Result<()> {

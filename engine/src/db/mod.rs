@@ -35,6 +35,7 @@ mod long;
 mod note;
 mod open;
 mod overtaken;
+mod pace;
 mod prepared;
 #[cfg(test)]
 mod quarantine_tests;
@@ -52,7 +53,7 @@ mod table;
 mod tests;
 mod trx;
 
-pub use crate::binlog::{Binlog, Completion, Fallback, Verdict, Write};
+pub use crate::binlog::{Binlog, Completion, Decision, Fallback, Known, Verdict, Write};
 pub use crate::btree::Direction;
 pub use crate::txn::{Isolation, ReadMode, Savepoint, WaitPolicy};
 pub use check::{CheckDepth, TableReport};

@@ -1,7 +1,7 @@
 //! Prepared transactions without a session: after a crash, or after XA PREPARE and a disconnect.
 
 use super::engine::{Detached, Engine};
-use crate::base::Result;
+use crate::base::{Lsn, Result};
 use crate::txn::{Open, Owner, Session};
 use std::sync::Arc;
 
@@ -16,6 +16,12 @@ impl Engine {
         let mut xids: Vec<Vec<u8>> = self.prepared.lock().keys().cloned().collect();
         xids.sort_unstable();
         xids
+    }
+
+    /// No prepare record of them lies before.
+    pub fn oldest_prepared(&self) -> Lsn {
+        let lsns = self.prepared.lock();
+        lsns.values().map(|detached| detached.open.last_lsn()).min().unwrap_or(Lsn(u64::MAX))
     }
 
     fn adopt(&self, xid: &[u8]) -> Option<Session> {

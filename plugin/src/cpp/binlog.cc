@@ -17,6 +17,7 @@
 #include <mysql/service_thd_wait.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#include <algorithm>
 #include <atomic>
 #include <deque>
 
@@ -244,15 +245,19 @@ static void look_after_hook()
   unlock(mysql_bin_log.get_log_lock());
 }
 
+/* So often the thread looks whether there is something to do. */
+static const ulonglong tick_ns= 100 * 1000000;
+
 static void *run(void *)
 {
+  ulonglong last_ns= my_interval_timer();
   my_thread_init();
   sluice_psi_thread_begin(SLUICE_THREAD_BINLOG);
   pthread_mutex_lock(&thread_lock);
   while (!is_thread_to_end)
   {
     struct timespec until;
-    set_timespec_nsec(until, ulonglong(sluice_binlog_interval_ms) * 1000000);
+    set_timespec_nsec(until, std::min(ulonglong(sluice_binlog_interval_ms) * 1000000, tick_ns));
     if (checkpoint_requests.empty())
       pthread_cond_timedwait(&thread_wanted, &thread_lock, &until);
     std::deque<void *> requests;
@@ -260,7 +265,11 @@ static void *run(void *)
     pthread_mutex_unlock(&thread_lock);
     for (void *cookie : requests)
       answer_checkpoint(cookie);
-    if (sluice_binlog_step())
+    const ulonglong now_ns= my_interval_timer();
+    const bool is_due= now_ns - last_ns >= ulonglong(sluice_binlog_interval_ms) * 1000000;
+    if (is_due)
+      last_ns= now_ns;
+    if (sluice_binlog_step(is_due))
       end_process("the binary log cannot be synced");
     look_after_hook();
     pthread_mutex_lock(&thread_lock);
@@ -287,6 +296,8 @@ int sluice_binlog_plugin_start()
   fn_format(mark, opt_bin_logname, mysql_data_home, ".sluice", MY_UNPACK_FILENAME);
   const bool is_on= sluice_binlog_in_log && !my_disable_sync;
   if (report_start(sluice_binlog_start(mysql_bin_log.get_index_fname(), mark, is_on)))
+    return 1;
+  if (!mysqld_server_started && report_start(sluice_binlog_skip_scan()))
     return 1;
   thr_set_sync_wait_callback(before_sync, plain_after_sync);
   is_watching= true;

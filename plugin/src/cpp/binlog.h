@@ -11,6 +11,12 @@ bool sluice_flushes_at_commit();
 /* 0: the hook is in place, or there is no binary log. */
 int sluice_binlog_plugin_start();
 int sluice_binlog_plugin_stop();
+/* The value of sluice_skip_binlog_scan. */
+extern my_bool sluice_skip_binlog_scan;
+/* Before anything is started: shall other engines be started first? Once. */
+bool sluice_binlog_wants_retry();
+/* Does what the server's scan of the completed file would do, if it can. Not 0: cannot start. */
+int sluice_binlog_skip_scan();
 /* The variable has changed; takes LOCK_log. */
 void sluice_binlog_switch();
 /* From now on the server's mutexes of the binary log may be destroyed. */

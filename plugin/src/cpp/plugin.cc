@@ -79,11 +79,18 @@ static MYSQL_SYSVAR_ULONG(sync_binlog_interval, sluice_binlog_interval_ms, PLUGI
     "Milliseconds between background syncs of the binary log files",
     nullptr, nullptr, 50, 1, 10000, 0);
 
+static MYSQL_SYSVAR_BOOL(skip_binlog_scan, sluice_skip_binlog_scan,
+    PLUGIN_VAR_OPCMDARG | PLUGIN_VAR_READONLY,
+    "After a crash, take the GTID state and the XIDs of the binary log from the Sluice log where it "
+    "has them, so that the server need not read its last binary log. The result is the same",
+    nullptr, nullptr, 1);
+
 bool sluice_flushes_at_commit() { return flush_log_at_trx_commit == 1; }
 
 extern "C" {
 st_mysql_sys_var *sluice_plugin_variables[]= {
     MYSQL_SYSVAR(persist_binlog_to_redo), MYSQL_SYSVAR(sync_binlog_interval),
+    MYSQL_SYSVAR(skip_binlog_scan),
     MYSQL_SYSVAR(buffer_pool_size), MYSQL_SYSVAR(log_capacity),
     MYSQL_SYSVAR(log_dir),          MYSQL_SYSVAR(flush_log_at_trx_commit),
     MYSQL_SYSVAR(lock_wait_timeout), MYSQL_SYSVAR(compression),
@@ -124,6 +131,8 @@ st_mysql_show_var sluice_plugin_status[]= {
 
 int sluice_plugin_start(void *hton)
 {
+  if (sluice_binlog_wants_retry())
+    return HA_ERR_RETRY_INIT;
   static char data_dir[FN_REFLEN];
   strxnmov(data_dir, sizeof data_dir - 1, mysql_real_data_home, "/" SLUICE_DIRECTORY, NullS);
   sluice_config config= {};

@@ -269,7 +269,16 @@ int32_t sluice_binlog_wrote(uint64_t pos, const uint8_t *bytes, size_t length, u
                             uint32_t *verdict);
 int32_t sluice_binlog_covers(const char *path, uint64_t pos);
 int32_t sluice_binlog_lost(uint32_t reason);
-int32_t sluice_binlog_step(void);
+/* is_due: the interval has passed. */
+int32_t sluice_binlog_step(uint32_t is_due);
+/* After start: 1 if the log knows what the server would scan the last file for, 0 if the server
+   has to or need not; the error log says why. ddl_log: the server's log of DDL statements. */
+int32_t sluice_binlog_scan_known(const char *ddl_log);
+/* A prepared transaction with the server's XID: 1 commit, 0 roll back, -1 not known. */
+int32_t sluice_binlog_decide(uint64_t xid, int32_t is_ours);
+/* Nothing is in doubt any more: the GTID state is written to this file, and the binary log file
+   is marked as closed. */
+int32_t sluice_binlog_close_completed(const char *state);
 
 /* Open tables */
 int32_t sluice_open(const char *name, const sluice_table *table, sluice_handler **to);

@@ -4,7 +4,7 @@ use super::super::damage::RECORD_BAD_PAGE;
 use super::super::table::RECORD_COUNTER;
 use crate::base::codec::Reader;
 use crate::base::{Lsn, Result, TreeId, TxnId};
-use crate::binlog::{RECORD_BINLOG, RECORD_BINLOG_STATE};
+use crate::binlog::{describe_record, RECORD_BINLOG, RECORD_BINLOG_STATE};
 use crate::btree::{decode_record, describe_change, RECORD_TREE};
 use crate::db::analysis::RECORD_DROP_TREES;
 use crate::os::Os;
@@ -100,8 +100,14 @@ pub(crate) fn describe(lsn: Lsn, record: RecordRef<'_>) -> Result<LogLine> {
             line.detail = format!("page {} of tree {}", r.varint()?, r.varint()?);
             "bad-page"
         }
-        RECORD_BINLOG => "binlog",
-        RECORD_BINLOG_STATE => "binlog-state",
+        RECORD_BINLOG | RECORD_BINLOG_STATE => {
+            line.detail = describe_record(record)?;
+            if record.kind == RECORD_BINLOG {
+                "binlog"
+            } else {
+                "binlog-state"
+            }
+        }
         // A kind of a later room: its bytes are checked, its meaning is not known here.
         _ => "other",
     };
