@@ -113,13 +113,24 @@ impl Context {
             false => self.look_at_mark(mark.tree, &mark.key, stands)?,
         };
         if hides_nothing && matches!(met, Met::Itself | Met::Nothing) {
-            self.old.forget_below(mark.tree, &mark.key, mark.lsn)?;
+            self.forget_settled(mark)?;
         }
         Ok(match met {
             Met::Itself => hides_nothing,
             Met::Nothing | Met::Committed => true,
             Met::Open => pins.iter().all(|s| s.sees(&self.table, mark.txn, None)),
         })
+    }
+
+    /// Drops what was moved of a key that is gone; but a version that was taken back on touch is
+    /// needed by the revert, which walks the chain of its writer.
+    fn forget_settled(&self, mark: &Moved) -> Result<()> {
+        for (lsn, record) in self.old.all_below(mark.tree, &mark.key, mark.lsn)? {
+            if matches!(self.table.state(record.txn), TxnState::Committed(_)) {
+                self.old.forget(mark.tree, &mark.key, lsn)?;
+            }
+        }
+        Ok(())
     }
 
     /// No snapshot sees anything under the key if this delete mark is its newest version. What a

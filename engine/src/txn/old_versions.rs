@@ -15,7 +15,7 @@
 //! 3. Versions between two needed ones of a key are not kept. A reader whose next version is
 //!    missing goes on with the next older one of that key ([`OldVersions::below`]).
 //! 4. A delete mark behind which no snapshot sees anything goes with its entry, however old the
-//!    oldest snapshot is, and then no version of the key is kept: else one snapshot would keep
+//!    oldest snapshot is, and then no settled version of the key is kept: else one snapshot would keep
 //!    every key that came and went behind it.
 //! 5. One thread moves and sweeps; the tree's changes are logged and are nobody's version.
 //!
@@ -262,17 +262,15 @@ impl OldVersions {
         Ok(None)
     }
 
-    /// Drops the moved versions of `key` that are older than `lsn`.
-    pub(super) fn forget_below(&self, tree: TreeId, key: &[u8], lsn: Lsn) -> Result<()> {
+    /// Drops one moved version.
+    pub(super) fn forget(&self, tree: TreeId, key: &[u8], lsn: Lsn) -> Result<()> {
         let Some(own) = self.tree() else { return Ok(()) };
-        for (older, _) in self.all_below(tree, key, lsn)? {
-            let mut part = 0;
-            while remove(own, &lsn_key(older, part))? {
-                part += 1;
-            }
-            remove(own, &key_key(tree, key, older))?;
-            self.dropped.fetch_add(1, Ordering::Relaxed);
+        let mut part = 0;
+        while remove(own, &lsn_key(lsn, part))? {
+            part += 1;
         }
+        remove(own, &key_key(tree, key, lsn))?;
+        self.dropped.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 
