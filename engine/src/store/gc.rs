@@ -25,8 +25,10 @@ struct Victim {
     start: u64,
     bytes: AlignedBuf,
     /// What was live when the segment was read; the last is moved first.
-    live: Vec<(PageId, Entry)>,
+    live: Live,
 }
+
+type Live = Vec<(PageId, Entry)>;
 
 impl Victim {
     fn record(&self, entry: Entry) -> &[u8] {
@@ -97,7 +99,7 @@ impl Store {
 
     /// The records in the bytes of a segment that the map names, and why the map could not be
     /// asked for all, damage before what may pass. Leaf by leaf: each is read once.
-    fn live_of(&self, start: u64, bytes: &[u8]) -> Result<(Vec<(PageId, Entry)>, Option<Error>)> {
+    fn live_of(&self, start: u64, bytes: &[u8]) -> Result<(Live, Option<Error>)> {
         let mut unknown: Option<Error> = None;
         let mut found = self.scan_segment(bytes);
         found.sort_unstable_by_key(|(head, _)| head.page);
@@ -124,7 +126,7 @@ impl Store {
     }
 
     /// The sound records of a segment, by all leaves of the map.
-    fn live_by_map(&self, segment: usize, start: u64, bytes: &[u8]) -> Vec<(PageId, Entry)> {
+    fn live_by_map(&self, segment: usize, start: u64, bytes: &[u8]) -> Live {
         let leaves = 0..self.state.read().map.leaf_slots();
         let of_leaves = leaves.flat_map(|leaf| self.leaf_pages(leaf).unwrap_or_default());
         of_leaves
