@@ -167,7 +167,11 @@ impl Target {
         };
         match server::plugin_dir(self.prefix.as_deref()) {
             Ok(dir) if dir.join(library).exists() => None,
-            Ok(dir) => Some(format!("{} is not in {}", library, dir.display())),
+            // Without the path: reports are shown to others.
+            Ok(_) if library == "ha_rocksdb.so" => {
+                Some(format!("{library} is not in the prefix; `make myrocks` puts it there"))
+            }
+            Ok(_) => Some(format!("{library} is not in the prefix: run `make build`")),
             Err(why) => Some(why),
         }
     }

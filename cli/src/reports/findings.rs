@@ -140,18 +140,24 @@ fn binlog_costs(results: &Results, workload: &str, row_bytes: u64) -> Vec<String
             return None;
         }
         let part = |(threads, verdict): (u64, Verdict)| {
-            let (ratio, word) = match verdict {
-                Verdict::Differs(ratio) => (ratio, ""),
-                Verdict::Even(ratio) => (ratio, ", within the spread"),
-                Verdict::Single(ratio) => (ratio, ", measured once"),
-            };
-            format!("{:.0} % at {threads} threads{word}", (1.0 - ratio) * 100.0)
+            let percent = |ratio: f64| format!("{:.0} %", (1.0 - ratio) * 100.0);
+            match verdict {
+                Verdict::Differs(ratio) => format!("{} at {threads}", percent(ratio)),
+                Verdict::Single(ratio) => format!("{} at {threads} (once)", percent(ratio)),
+                Verdict::Even(ratio) => {
+                    format!("nothing beyond the spread at {threads} (medians {})", percent(ratio))
+                }
+            }
         };
         let list = verdicts(results, workload, row_bytes, target, &without);
         let list: Vec<String> = list.into_iter().map(part).collect();
         let label = results.label(workload, row_bytes);
-        (!list.is_empty())
-            .then(|| format!("{label}: the binlog costs {target} of its TPS {}.", list.join("; ")))
+        (!list.is_empty()).then(|| {
+            format!(
+                "{label}: of the TPS of {target} the binlog costs, by threads: {}.",
+                list.join("; ")
+            )
+        })
     };
     targets.iter().filter_map(cost).collect()
 }
@@ -211,13 +217,13 @@ fn replica(line: &Value) -> String {
     let number = |name: &str| line[name].as_f64().unwrap_or(0.0);
     let most = match line["lag_most_s"].as_f64() {
         Some(s) => format!(
-            ", was at most {s:.1} s and {:.0} transactions behind",
+            " was at most {s:.1} s and {:.0} transactions behind,",
             number("lag_most_transactions")
         ),
         None => String::new(),
     };
     format!(
-        "The replica of {}{most}, and had caught up {:.1} s after the end of {:.0} s of load ({:.0} TPS \
+        "The replica of {}{most} and had caught up {:.1} s after the end of {:.0} s of load ({:.0} TPS \
          on the primary, {} threads).",
         text_of(&line["target"]),
         number("behind_s"),
@@ -331,7 +337,7 @@ mod tests {
         assert_eq!(baseline(&results, "b-nobinlog").as_deref(), Some("a-nobinlog"));
         assert_eq!(baseline(&results, "a"), None);
         let found = sentences(&results).join("\n");
-        assert!(found.contains("the binlog costs a of its TPS 50 %"), "{found}");
+        assert!(found.contains("of the TPS of a the binlog costs, by threads: 50 % at"), "{found}");
         assert!(
             found.contains("b did 3.00 times") || found.contains("b did 2.99 times"),
             "{found}"

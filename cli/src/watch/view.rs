@@ -70,7 +70,7 @@ pub fn screen(sample: &Sample) -> String {
     }
     text.push('\n');
     for pair in sample.gauges.chunks(2) {
-        let cell = |(name, value): &(String, f64)| format!("{name:36} {value:14.0}   ");
+        let cell = |(name, value): &(String, f64)| format!("{name:31} {value:14.0}   ");
         text += pair.iter().map(cell).collect::<String>().trim_end();
         text.push('\n');
     }
