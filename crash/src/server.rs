@@ -35,6 +35,8 @@ impl Prefix {
             .arg(format!("--datadir={}", data.display()))
             .args(["--auth-root-authentication-method=normal", "--skip-test-db"])
             .args(user_option())
+            // A server that starts removes the temporary tables of all others in its directory.
+            .env("TMPDIR", data.parent().unwrap_or(Path::new("/tmp")))
             .stdout(log.try_clone()?)
             .stderr(log)
             .status()?;

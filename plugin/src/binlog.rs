@@ -90,15 +90,20 @@ fn check_mark(binlog: &Binlog, mark: &Path) -> Result<()> {
     )))
 }
 
+/// Writes a file; its bytes and its name are durable then.
+fn write_durably(path: &Path, text: &str) -> Result<()> {
+    let mut file = fs::File::create(path).map_err(failed("create", path))?;
+    let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
+    written.map_err(failed("write", path))?;
+    let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    fs::File::open(parent).and_then(|d| d.sync_all()).map_err(failed("sync", parent))
+}
+
 fn write_mark(binlog: &Binlog, mark: &Path) -> Result<()> {
     let line = mark_line(binlog.identity()?);
     let text = "The end of this binary log is in the log of the Sluice engine: start the server \
                 with the plugin ha_sluice, which completes it.\n";
-    let mut file = fs::File::create(mark).map_err(failed("create", mark))?;
-    let written = file.write_all(line.as_bytes()).and_then(|()| file.write_all(text.as_bytes()));
-    written.and_then(|()| file.sync_all()).map_err(failed("write", mark))?;
-    let parent = mark.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    fs::File::open(parent).and_then(|d| d.sync_all()).map_err(failed("sync", parent))
+    write_durably(mark, &(line + text))
 }
 
 fn remove_mark(mark: &Path) -> Result<()> {
@@ -202,8 +207,7 @@ pub fn scan_known(ddl_log: &Path) -> Result<bool> {
         Some(Ok(_)) if has_open_ddl(ddl_log)? => "a DDL statement was interrupted",
         Some(Ok(_)) => return Ok(true),
     };
-    let text = format!("the binary log is left to the server's scan: {reason}");
-    engine::log(Level::Note, &format!("Sluice: {text}"));
+    engine::log(Level::Note, &format!("the binary log is left to the server's scan: {reason}"));
     Ok(false)
 }
 
@@ -223,10 +227,6 @@ pub fn close_completed(state: &Path) -> Result<()> {
     let scan = SCAN.lock().unwrap_or_else(|e| e.into_inner()).take();
     let Some(Ok(known)) = scan else { return Ok(()) };
     let lines = known.gtids.iter().map(|g| format!("{}-{}-{}\n", g.domain, g.server, g.sequence));
-    let mut file = fs::File::create(state).map_err(failed("create", state))?;
-    let written = file.write_all(lines.collect::<String>().as_bytes());
-    written.and_then(|()| file.sync_all()).map_err(failed("write", state))?;
-    let parent = state.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    fs::File::open(parent).and_then(|d| d.sync_all()).map_err(failed("sync", parent))?;
+    write_durably(state, &lines.collect::<String>())?;
     binlog()?.close_completed()
 }

@@ -5,8 +5,8 @@
 use crate::key::{self, KeyMaker};
 use crate::record::{put_variable, Record};
 use crate::row;
-use crate::shape::{Column, Index, Kind, Level, Order, Part, Shape};
-use crate::testing::{CaseBlind, Random};
+use crate::shape::{Collator, Column, Index, Kind, Level, Order, Part, Shape};
+use crate::testing::{CaseBlind, MarksLast, Random};
 use std::cmp::Ordering;
 
 fn level(flag: u32, weight: u8, is_padded: bool) -> Level {
@@ -29,6 +29,7 @@ fn column(kind: Kind, offset: usize, length: usize, order: Order, bit: u8) -> Co
         charset: 0,
         fingerprint: 7,
         is_virtual: false,
+        spaces_count: false,
     }
 }
 
@@ -284,6 +285,55 @@ fn a_further_level_decides_only_between_equals() {
         }
         let padded = key_of(&shape, b"a  ") == keys[0];
         assert_eq!(padded, order != Order::NoPad, "{order:?}");
+    }
+}
+
+/// Keys over a CHAR and a VARCHAR whose collation weighs marks behind the spaces.
+#[test]
+fn spaces_count_where_marks_weigh_behind_them() {
+    let mut columns = columns();
+    columns[4].spaces_count = true;
+    columns[5].spaces_count = true;
+    let index = |column| Index {
+        parts: vec![Part { column, prefix: None, reverse: false, image_bytes: 0 }],
+        unique: true,
+        ..Index::default()
+    };
+    let indexes = vec![index(0), index(4), index(5)];
+    let shape = Shape::new(columns, indexes, false, vec![0x80], RECORD_BYTES).unwrap();
+    let mut random = Random::new(11);
+    let keys = |text: &[u8]| {
+        let mut record = vec![0u8; RECORD_BYTES];
+        record[0] = 0x80;
+        record[25..35].fill(b' ');
+        record[25..25 + text.len()].copy_from_slice(text);
+        put_variable(&shape.columns[5], text, &mut record);
+        [1, 2].map(|index| {
+            let (mut key, mut scratch) = (Vec::new(), Vec::new());
+            let mut maker = KeyMaker { shape: &shape, collator: &MarksLast, scratch: &mut scratch };
+            maker.put_parts(index, view(&record), &mut key);
+            assert_eq!(key::parts_len(&shape, index, &key).unwrap(), (key.len(), false));
+            key
+        })
+    };
+    // What the server compares: all of a CHAR, spaces included; of a VARCHAR what there is, as if
+    // more spaces followed.
+    let weights = |text: &[u8], chars: usize| {
+        let mut out = Vec::new();
+        let mut text = text.to_vec();
+        text.resize(text.len().max(chars), b' ');
+        MarksLast.weights(0, 0, 1, &text, &mut out);
+        out.resize(20, b' ');
+        out
+    };
+    for _ in 0..5000 {
+        let [a, b] = [0; 2].map(|_| {
+            let n = random.below(11);
+            (0..n).map(|_| b"ab ^"[random.below(4)]).collect::<Vec<u8>>()
+        });
+        let ([c, v], [d, w]) = (keys(&a), keys(&b));
+        assert_eq!(c.cmp(&d), weights(&a, 10).cmp(&weights(&b, 10)), "CHAR {a:x?} {b:x?}");
+        assert_eq!(v.cmp(&w), weights(&a, 0).cmp(&weights(&b, 0)), "VARCHAR {a:x?} {b:x?}");
     }
 }
 

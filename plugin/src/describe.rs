@@ -73,6 +73,7 @@ fn column(c: &AbiColumn) -> Result<Column> {
         charset: c.charset as usize,
         fingerprint: c.fingerprint,
         is_virtual: c.flags & 1 != 0,
+        spaces_count: c.flags & 2 != 0,
     };
     if out.is_string() && order != Order::Binary {
         let mut flags: Vec<u32> =

@@ -109,9 +109,9 @@ impl KeyMaker<'_> {
                 out.extend_from_slice(&double_order(bits).to_be_bytes());
             }
             Kind::Ordered => out.extend_from_slice(&value[..prefix.unwrap_or(value.len())]),
-            // Compared as if filled with spaces: with characters that weigh nothing it tells how
-            // many there are.
-            Kind::Char if column.order == Order::NoPad => {
+            // Compared as if filled with spaces: with characters that weigh nothing, or behind the
+            // spaces, it tells how many there are.
+            Kind::Char if column.order == Order::NoPad || column.spaces_count => {
                 let chars = prefix.unwrap_or(column.length) / column.char_bytes_max.max(1);
                 let n = self.collator.prefix(column.charset, value, chars);
                 self.put_weights(column, &value[..n.min(value.len())], out);
@@ -125,6 +125,7 @@ impl KeyMaker<'_> {
                 match column.order {
                     Order::Binary => order::put_escaped(value, out),
                     Order::NoPad => self.put_weights(column, value, out),
+                    Order::Pad if column.spaces_count => self.put_weights(column, value, out),
                     Order::Pad | Order::Stripped => {
                         self.put_weights(column, column.trim(value), out);
                     }

@@ -76,6 +76,9 @@ pub struct Column {
     pub fingerprint: u64,
     /// The server computes it; it is in indexes only.
     pub is_virtual: bool,
+    /// The collation moves weights behind trailing spaces, so that these are weighed with the rest,
+    /// in CHAR all that fill it.
+    pub spaces_count: bool,
 }
 
 impl Column {

@@ -22,6 +22,20 @@ impl Random {
     }
 }
 
+/// As Thai with its tone marks: `^` weighs behind everything else, spaces included.
+pub struct MarksLast;
+
+impl Collator for MarksLast {
+    fn weights(&self, _: usize, _: u32, _: usize, value: &[u8], out: &mut Vec<u8>) {
+        out.extend(value.iter().filter(|b| **b != b'^'));
+        out.extend(value.iter().filter(|b| **b == b'^'));
+    }
+
+    fn prefix(&self, _charset: usize, value: &[u8], chars: usize) -> usize {
+        value.len().min(chars)
+    }
+}
+
 /// ASCII without regard to case; one byte a character.
 pub struct CaseBlind;
 

@@ -106,7 +106,7 @@ fn inspect(args: &InspectArgs) -> Result<bool> {
             } else {
                 print_map(&map);
             }
-            Ok(true)
+            Ok(map.faults.is_empty())
         }
     }
 }
@@ -287,6 +287,9 @@ fn print_map(map: &MapView) {
             header.segment_bytes
         );
     }
+    for fault in &map.faults {
+        report!("damaged: {fault}");
+    }
 }
 
 fn map_json(map: &MapView) -> Json {
@@ -313,5 +316,6 @@ fn map_json(map: &MapView) -> Json {
         ("max_page", map.header.max_page.into()),
         ("pages", Json::List(pages.collect())),
         ("segments", Json::List(segments.collect())),
+        ("faults", map.faults.clone().into()),
     ])
 }

@@ -46,6 +46,8 @@ fn run_install_db(dir: &ServerDir, prefix: &Prefix, datadir: &Path, accounts: &P
         .arg(option("--extra-file=", accounts))
         .args(["--auth-root-authentication-method=normal", "--skip-test-db"])
         .args(user_option())
+        // A server that starts removes the temporary tables of all others in its directory.
+        .env("TMPDIR", log_path.parent().unwrap_or(Path::new("/tmp")))
         .stdout(log)
         .stderr(log_for_errors)
         .status()

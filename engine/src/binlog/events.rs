@@ -268,8 +268,12 @@ fn gtid_list(body: &[u8]) -> Option<Vec<Gtid>> {
         .then(|| rest.chunks_exact(16).take(count).map(read).collect())
 }
 
-/// Does the file say that it was not closed?
+/// Does the file say that it was not closed? One without a whole header says nothing: the server
+/// reports it.
 pub fn is_in_use(file: &dyn File) -> Result<bool> {
+    if file.len()? <= FLAGS_AT as u64 {
+        return Ok(false);
+    }
     let mut flags = [0];
     file.read_at(&mut flags, FLAGS_AT as u64)?;
     Ok(flags[0] & IN_USE != 0)

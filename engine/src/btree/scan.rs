@@ -14,6 +14,16 @@ pub enum Direction {
     Backward,
 }
 
+impl Direction {
+    /// Where a scan goes on behind a leaf's fence.
+    pub fn behind(self, fence: &[u8]) -> Bound<&[u8]> {
+        match self {
+            Direction::Forward => Bound::Included(fence),
+            Direction::Backward => Bound::Excluded(fence),
+        }
+    }
+}
+
 /// How the scan of a leaf ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LeafEnd {
@@ -42,6 +52,22 @@ impl Tree {
         direction: Direction,
         f: &mut Visit<'_>,
     ) -> Result<LeafEnd> {
+        let (mut end, mut has_any) = self.scan_one_leaf(from, direction, f)?;
+        while let (LeafEnd::Next(fence), false) = (&end, has_any) {
+            (end, has_any) = self.scan_one_leaf(direction.behind(fence), direction, f)?;
+        }
+        Ok(end)
+    }
+
+    /// As [`Tree::scan_leaf`], but of no other leaf than that of the bound: while `f` runs, its latch
+    /// keeps all entries between the bound and the visited one as they are. The answer's second part:
+    /// whether the leaf has any.
+    pub fn scan_one_leaf(
+        &self,
+        from: Bound<&[u8]>,
+        direction: Direction,
+        f: &mut Visit<'_>,
+    ) -> Result<(LeafEnd, bool)> {
         let mut key = KEY.take();
         let result = match direction {
             Direction::Forward => self.scan_forward(from, &mut key, f),
@@ -56,29 +82,23 @@ impl Tree {
         from: Bound<&[u8]>,
         key: &mut Vec<u8>,
         f: &mut Visit<'_>,
-    ) -> Result<LeafEnd> {
-        let mut fence: Option<Vec<u8>> = None;
-        loop {
-            let from = fence.as_deref().map_or(from, Bound::Included);
-            let start = match from {
-                Bound::Included(start) | Bound::Excluded(start) => start,
-                Bound::Unbounded => &[],
-            };
-            let leaf = self.read_leaf(start)?;
-            let node = Node::new(&leaf);
-            let first = match (node.search(start), from) {
-                (Ok(i), Bound::Excluded(_)) => i + 1,
-                (Ok(i) | Err(i), _) => i,
-            };
-            if visit(node, first..node.count(), key, f).is_break() {
-                return Ok(LeafEnd::Stopped);
-            }
-            let Some(high) = node.high() else { return Ok(LeafEnd::End) };
-            if first < node.count() {
-                return Ok(LeafEnd::Next(high.to_vec()));
-            }
-            fence = Some(high.to_vec());
+    ) -> Result<(LeafEnd, bool)> {
+        let start = match from {
+            Bound::Included(start) | Bound::Excluded(start) => start,
+            Bound::Unbounded => &[],
+        };
+        let leaf = self.read_leaf(start)?;
+        let node = Node::new(&leaf);
+        let first = match (node.search(start), from) {
+            (Ok(i), Bound::Excluded(_)) => i + 1,
+            (Ok(i) | Err(i), _) => i,
+        };
+        let has_any = first < node.count();
+        if visit(node, first..node.count(), key, f).is_break() {
+            return Ok((LeafEnd::Stopped, has_any));
         }
+        let end = node.high().map_or(LeafEnd::End, |high| LeafEnd::Next(high.to_vec()));
+        Ok((end, has_any))
     }
 
     fn scan_backward(
@@ -86,36 +106,27 @@ impl Tree {
         from: Bound<&[u8]>,
         key: &mut Vec<u8>,
         f: &mut Visit<'_>,
-    ) -> Result<LeafEnd> {
-        let mut fence: Option<Vec<u8>> = None;
-        loop {
-            let from = fence.as_deref().map_or(from, Bound::Excluded);
-            let goal = match from {
-                Bound::Included(start) => Goal::At(start),
-                Bound::Excluded(start) => Goal::Below(start),
-                Bound::Unbounded => Goal::Last,
-            };
-            let leaf = self.read_leaf_for(goal)?;
-            let node = Node::new(&leaf);
-            let end = match from {
-                Bound::Included(start) => node.search(start).map_or_else(|i| i, |i| i + 1),
-                Bound::Excluded(start) if node.covers(start) => {
-                    node.search(start).unwrap_or_else(|i| i)
-                }
-                Bound::Excluded(_) | Bound::Unbounded => node.count(),
-            };
-            if visit(node, (0..end).rev(), key, f).is_break() {
-                return Ok(LeafEnd::Stopped);
+    ) -> Result<(LeafEnd, bool)> {
+        let goal = match from {
+            Bound::Included(start) => Goal::At(start),
+            Bound::Excluded(start) => Goal::Below(start),
+            Bound::Unbounded => Goal::Last,
+        };
+        let leaf = self.read_leaf_for(goal)?;
+        let node = Node::new(&leaf);
+        let end = match from {
+            Bound::Included(start) => node.search(start).map_or_else(|i| i, |i| i + 1),
+            Bound::Excluded(start) if node.covers(start) => {
+                node.search(start).unwrap_or_else(|i| i)
             }
-            let low = node.low();
-            if low.is_empty() {
-                return Ok(LeafEnd::End);
-            }
-            if end > 0 {
-                return Ok(LeafEnd::Next(low.to_vec()));
-            }
-            fence = Some(low.to_vec());
+            Bound::Excluded(_) | Bound::Unbounded => node.count(),
+        };
+        if visit(node, (0..end).rev(), key, f).is_break() {
+            return Ok((LeafEnd::Stopped, end > 0));
         }
+        let low = node.low();
+        let next = if low.is_empty() { LeafEnd::End } else { LeafEnd::Next(low.to_vec()) };
+        Ok((next, end > 0))
     }
 }
 

@@ -6,7 +6,7 @@
 use super::frame::PageBuf;
 use super::pool::Pool;
 use super::table::{Shard, Slot, SHARDS};
-use super::writeback::{claim, Claim, Patience, BATCH_PAGES};
+use super::writeback::{claim, Claim, Patience, Written, BATCH_PAGES};
 use crate::base::Result;
 use crate::os::observe::{self, Wait};
 use std::sync::atomic::{Ordering::Relaxed, Ordering::SeqCst};
@@ -55,7 +55,7 @@ impl Pool {
         // Everything is in use or cannot be written: rather a few frames too many than a failed
         // read, but not without end.
         if self.frames.load(SeqCst) > capacity + capacity / 4 + BATCH_PAGES {
-            written?;
+            written?.progress()?;
         }
         self.counters.overcommits.fetch_add(1, Relaxed);
         Ok(self.new_buf())
@@ -128,14 +128,14 @@ impl Pool {
             }
             let seen = freed + claims.len();
             budget = budget.saturating_sub(seen);
-            let written = self.write_claims(claims, Patience::Try)?;
+            let Written { pages: written, refused } = self.write_claims(claims, Patience::Try)?;
             if !self.is_behind() {
                 drop(self.behind.lock());
                 self.caught_up.notify_all();
             }
             if freed + written == 0 {
-                // Everything is in use at this moment.
-                return Ok(false);
+                // Everything is in use at this moment, or cannot be written.
+                return refused.map_or(Ok(false), Err);
             }
         }
         Ok(true)

@@ -2,17 +2,22 @@ use super::frame::Meta;
 use super::*;
 use crate::base::{Error, Lsn, PageId, TreeId, PAGE_BYTES};
 use crate::os::sim::{Fault, SimOs, SimRng};
+use crate::os::Os;
 use crate::store::{Store, StoreOptions};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::Arc;
 use std::thread;
 
 const TREE: TreeId = TreeId(3);
 
+fn store_options() -> StoreOptions {
+    StoreOptions { segment_bytes: 1 << 20, ..StoreOptions::new("/store") }
+}
+
 fn new_pool() -> (Arc<SimOs>, Arc<Pool>) {
     let os = SimOs::new(1);
-    let options = StoreOptions { segment_bytes: 1 << 20, ..StoreOptions::new("/store") };
-    let store = Store::create(os.clone(), options).unwrap();
+    let store = Store::create(os.clone(), store_options()).unwrap();
     (os, Pool::new(store, PoolOptions { capacity_bytes: 0 }))
 }
 
@@ -121,6 +126,35 @@ fn a_failed_writeback_leaves_pages_as_dirty_as_they_were() {
     assert!(failed);
     os.clear_fault();
     while !pool.writeback_before(Lsn(1 << 40), 100).unwrap() {}
+    assert_eq!(pool.stats().dirty, 0);
+}
+
+/// A leaf of the page map that cannot be read costs its own pages their writeback, not the others
+/// of their batch.
+#[test]
+fn pages_of_an_unreadable_leaf_keep_no_other_from_being_written() {
+    let (os, pool) = new_pool();
+    create(&pool, 1..=1, 10);
+    create(&pool, 600..=600, 10);
+    while !pool.writeback_before(Lsn(100), 100).unwrap() {}
+    // Until both leaves are in a snapshot; in the new life they are in no memory.
+    while os.exists(Path::new("/store/map-1")).unwrap() {
+        pool.store().checkpoint(&[1; 9000], &mut |_| Ok(())).unwrap();
+    }
+    drop(pool);
+    let (store, _) = Store::open(os.clone(), store_options()).unwrap();
+    let pool = Pool::new(store, PoolOptions { capacity_bytes: 0 });
+    verify(&pool.read(PageId(1)).unwrap(), 1);
+    os.fail_reads_of(Some("map-"));
+    create(&pool, 2..=20, 50);
+    create(&pool, 601..=610, 40);
+    assert!(!pool.writeback_before(Lsn(1000), 100).unwrap());
+    assert_eq!((pool.stats().dirty, pool.redo_point(Lsn(1000))), (10, Lsn(40)));
+    assert!(matches!(pool.writeback_before(Lsn(1000), 100), Err(Error::Io { .. })));
+    assert_eq!((pool.stats().dirty, pool.redo_point(Lsn(1000))), (10, Lsn(40)));
+    assert!(!pool.store().is_poisoned());
+    os.fail_reads_of(None);
+    while !pool.writeback_before(Lsn(1000), 100).unwrap() {}
     assert_eq!(pool.stats().dirty, 0);
 }
 

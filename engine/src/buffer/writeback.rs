@@ -1,10 +1,11 @@
 //! Writing dirty pages to the store: claim under the shard's lock, copy under a shared latch,
-//! compress and write with nothing held, settle under the shard's lock.
+//! compress and write with nothing held, settle under the shard's lock. A page whose leaf of the
+//! page map cannot be read stays dirty, and keeps no other from being written.
 
 use super::frame::{Latch, Meta, CLEAN};
 use super::pool::{page_lsn_of, Pool};
 use super::table::{Shard, SHARDS};
-use crate::base::{Lsn, PageId, Result, PAGE_BYTES};
+use crate::base::{Error, Lsn, PageId, Result, PAGE_BYTES};
 use crate::store::PageWrite;
 use std::sync::atomic::{Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::Arc;
@@ -20,6 +21,29 @@ const WRITING_WAIT: Duration = Duration::from_millis(10);
 pub(super) struct Claim {
     meta: Arc<Meta>,
     latch: Arc<Latch>,
+}
+
+/// What became of claimed pages.
+#[derive(Default)]
+pub(super) struct Written {
+    pub pages: usize,
+    /// Why a page was not, of the first one.
+    pub refused: Option<Error>,
+}
+
+impl Written {
+    fn add(&mut self, other: Written) {
+        self.pages += other.pages;
+        self.refused = self.refused.take().or(other.refused);
+    }
+
+    /// The pages that were written, or why none was.
+    pub fn progress(self) -> Result<usize> {
+        match self.refused {
+            Some(error) if self.pages == 0 => Err(error),
+            _ => Ok(self.pages),
+        }
+    }
 }
 
 /// How to get the shared latch of a page to copy.
@@ -45,24 +69,26 @@ pub(super) fn claim(shard: &Shard, i: usize) -> Option<Claim> {
 
 impl Pool {
     /// Writes pages whose recovery LSN lies below `lsn`, at most `budget_pages`. True: none is left.
+    /// It fails for pages that cannot be written only when it writes no other.
     pub fn writeback_before(&self, lsn: Lsn, budget_pages: usize) -> Result<bool> {
         let mut budget = budget_pages;
         let start = self.next_shard.fetch_add(1, Relaxed);
-        let mut claims = Vec::new();
+        let (mut claims, mut written) = (Vec::new(), Written::default());
         let mut last = start;
         for n in 0..SHARDS {
             last = start + n;
             claims.extend(self.claim_before(start + n, lsn, budget - claims.len()));
             if claims.len() >= BATCH_PAGES || claims.len() >= budget {
                 budget -= claims.len();
-                self.write_claims(std::mem::take(&mut claims), Patience::Wait)?;
+                written.add(self.write_claims(std::mem::take(&mut claims), Patience::Wait)?);
             }
             if budget == 0 {
                 break;
             }
         }
-        self.write_claims(claims, Patience::Wait)?;
+        written.add(self.write_claims(claims, Patience::Wait)?);
         self.next_shard.store(last, Relaxed);
+        written.progress()?;
         // Ends at the first one found: while many are left that is soon.
         Ok((0..SHARDS).all(|n| !self.has_before(last + n, lsn)))
     }
@@ -88,14 +114,16 @@ impl Pool {
     }
 
     /// Copies and writes what was claimed, in batches. After a failure the frames are dirty again.
-    /// Answers how many pages were written.
-    pub(super) fn write_claims(&self, claims: Vec<Claim>, patience: Patience) -> Result<usize> {
-        let mut outcome = Ok(0);
+    pub(super) fn write_claims(&self, claims: Vec<Claim>, patience: Patience) -> Result<Written> {
+        let mut outcome = Ok(Written::default());
         let mut rest = claims.into_iter().peekable();
         while rest.peek().is_some() {
             let batch: Vec<Claim> = rest.by_ref().take(BATCH_PAGES).collect();
             outcome = match outcome {
-                Ok(done) => self.write_batch(batch, patience).map(|n| done + n),
+                Ok(mut done) => self.write_batch(batch, patience).map(|more| {
+                    done.add(more);
+                    done
+                }),
                 Err(e) => {
                     batch.iter().for_each(|claim| self.settle(&claim.meta, false));
                     Err(e)
@@ -105,7 +133,7 @@ impl Pool {
         outcome
     }
 
-    fn write_batch(&self, batch: Vec<Claim>, patience: Patience) -> Result<usize> {
+    fn write_batch(&self, batch: Vec<Claim>, patience: Patience) -> Result<Written> {
         let mut copies = Vec::with_capacity(batch.len() * PAGE_BYTES);
         let mut copied: Vec<Arc<Meta>> = Vec::with_capacity(batch.len());
         for claim in batch {
@@ -126,13 +154,22 @@ impl Pool {
             })
             .collect();
         if writes.is_empty() {
-            return Ok(0);
+            return Ok(Written::default());
         }
-        let result = self.store.write(&writes);
-        copied.iter().for_each(|meta| self.settle(meta, result.is_ok()));
-        result?;
-        self.counters.writebacks.fetch_add(copied.len() as u64, Relaxed);
-        Ok(copied.len())
+        let mut unwritten = match self.store.write(&writes) {
+            Ok(unwritten) => unwritten,
+            Err(error) => {
+                copied.iter().for_each(|meta| self.settle(meta, false));
+                return Err(error);
+            }
+        };
+        for meta in &copied {
+            self.settle(meta, unwritten.iter().all(|(page, _)| *page != meta.page));
+        }
+        let pages = copied.len() - unwritten.len();
+        self.counters.writebacks.fetch_add(pages as u64, Relaxed);
+        let refused = (!unwritten.is_empty()).then(|| unwritten.swap_remove(0).1);
+        Ok(Written { pages, refused })
     }
 
     /// Ends a claim. A copy that did not reach the store leaves the frame as dirty as it was.

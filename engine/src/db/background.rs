@@ -103,7 +103,7 @@ impl Engine {
             match sync::spawn(worker.name, body) {
                 Ok(handle) => threads.push(handle),
                 Err(error) => {
-                    let message = format!("Sluice: cannot start {}: {error}", worker.name);
+                    let message = format!("cannot start {}: {error}", worker.name);
                     self.host.log(Level::Error, &message);
                 }
             }
@@ -229,7 +229,7 @@ impl Drop for Alarm<'_> {
     fn drop(&mut self) {
         if let (true, Some(engine)) = (std::thread::panicking(), self.engine.upgrade()) {
             let what = format!("the background thread {} has panicked", self.worker);
-            engine.host.log(Level::Error, &format!("Sluice: {what}; restart the server"));
+            engine.host.log(Level::Error, &format!("{what}; restart the server"));
             engine.wal.poison(&what);
         }
     }
@@ -266,5 +266,5 @@ fn run(engine: &Weak<Engine>, bell: &Bell, worker: &Worker) {
 }
 
 fn report(engine: &Engine, worker: &str, error: &Error) {
-    engine.host.log(Level::Error, &format!("Sluice: {worker}: {error}"));
+    engine.host.log(Level::Error, &format!("{worker}: {error}"));
 }

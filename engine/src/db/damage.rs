@@ -91,7 +91,7 @@ impl Engine {
             return;
         }
         drop(reported);
-        self.host.log(Level::Error, &format!("Sluice: {text}"));
+        self.host.log(Level::Error, &text);
     }
 
     /// The error, the table that it concerns, and what to do about it.

@@ -208,7 +208,7 @@ impl Engine {
     fn help_purge(&self) {
         let table = &self.ctx.table;
         let lag = self.log_capacity() / 100 * PURGE_LAG_PERCENT;
-        let low = Lsn(self.wal.end().0.saturating_sub(lag));
+        let low = Lsn(self.wal.end_estimate().0.saturating_sub(lag));
         let oldest = || table.oldest_snapshot_csn();
         if self.config.background && self.ctx.registry.purge_lags(low, PURGE_BACKLOG_MAX, oldest) {
             // What fails here fails for the purge's own thread too, which reports it: it is not
@@ -263,7 +263,7 @@ impl Engine {
 
     /// Bytes of log that redo would read now.
     pub(crate) fn redo_bytes(&self) -> u64 {
-        self.wal.end().0.saturating_sub(self.redo_from.load(Ordering::Relaxed))
+        self.wal.end_estimate().0.saturating_sub(self.redo_from.load(Ordering::Relaxed))
     }
 
     pub(crate) fn pace_point(&self) -> Point {

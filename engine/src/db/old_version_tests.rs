@@ -154,6 +154,76 @@ fn the_log_stays_bounded_under_an_old_snapshot_and_an_open_transaction() {
     }
 }
 
+/// Rows that exist, and keys that come and go behind an old snapshot: it keeps what it sees, not
+/// what was never there for it. Some changes are rolled back, over marks that are purged meanwhile.
+fn churn_keys(seed: u64) {
+    const ROWS: u16 = 30;
+    let os = SimOs::new(seed);
+    let mut rng = SimRng::new(seed);
+    let engine = open(&os).unwrap();
+    engine.create_table(TABLE, spec()).unwrap();
+    let table = engine.table(TABLE).unwrap().unwrap();
+    let mut writer = engine.begin(1);
+    let mut model = Model::new();
+    for n in 0..ROWS {
+        let row = Row { id: u32::from(n), plain: 0, unique: n, filler: 100 };
+        row.images().with(|w| writer.insert(&table, w)).unwrap();
+        model.insert(row.id, row);
+    }
+    writer.commit(true).unwrap();
+    let (mut reader, seen) = (engine.begin(2), model.clone());
+    reader.open_snapshot();
+    let mut second: Option<(Trx, Model)> = None;
+    let mut fresh = ROWS;
+    for round in 0..12 {
+        let end = engine.wal.end().0 + CAPACITY_BYTES;
+        while engine.wal.end().0 < end {
+            let old = model[&(rng.below(u64::from(ROWS)) as u32)].clone();
+            fresh = if fresh == u16::MAX { ROWS } else { fresh + 1 };
+            let new = Row { unique: fresh, plain: rng.below(8) as u8, ..old.clone() };
+            old.images().with(|o| new.images().with(|n| writer.update(&table, o, n))).unwrap();
+            if rng.chance(10) {
+                engine.step().unwrap();
+                writer.rollback();
+            } else {
+                writer.commit(true).unwrap();
+                model.insert(new.id, new);
+            }
+            if rng.chance(20) {
+                engine.step().unwrap();
+            }
+        }
+        assert!(kept_log_bytes(&engine) <= 2 * CAPACITY_BYTES);
+        assert_is(&mut reader, &table, &seen, "old snapshot");
+        if let Some((reader, seen)) = &mut second {
+            assert_is(reader, &table, seen, "younger snapshot");
+        }
+        if round % 4 == 1 {
+            let mut trx = engine.begin(3);
+            trx.open_snapshot();
+            second = Some((trx, model.clone()));
+        }
+        // Each row, as each snapshot sees it, and what the log still holds.
+        let bound = 12 * usize::from(ROWS) + 1500;
+        let kept = [OLD_VERSIONS_TREE].into_iter().chain(table.gates.iter().map(|g| g.id()));
+        for tree in kept {
+            let entries = entries_in(&engine, tree);
+            assert!(entries <= bound, "seed {seed} round {round}: {entries} entries of {tree:?}");
+        }
+    }
+    drop((reader, second, writer));
+    settle(&engine);
+    assert_is(&mut engine.begin(7), &table, &model, "at the end");
+    assert_tidy(&engine, &table, model.len());
+}
+
+#[test]
+fn an_old_snapshot_keeps_what_it_sees() {
+    for seed in 0..4 {
+        churn_keys(seed);
+    }
+}
+
 /// A transaction stays open across many checkpoints, its first records moved, and power fails.
 fn hold_and_crash(seed: u64) {
     let os = SimOs::new(seed);

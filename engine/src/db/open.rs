@@ -310,7 +310,7 @@ impl Opening {
         engine.host.log(
             Level::Note,
             &format!(
-                "Sluice: recovered in {ms} ms: {} log records in {scanned} bytes, \
+                "recovered in {ms} ms: {} log records in {scanned} bytes, \
                  {applied} page changes redone",
                 analysis.records
             ),

@@ -3,11 +3,12 @@
 use super::damage_tests::*;
 use super::inspect::Directory;
 use super::*;
-use crate::base::{Error, PageId, Result};
+use crate::base::{Error, Lsn, PageId, Result, TreeId, PAGE_BYTES};
 use crate::os::sim::SimOs;
 use crate::os::{OpenMode, Os};
+use crate::store::{PageWrite, Store, StoreOptions};
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Damages the record of every leaf of the first table's rows, or repairs it again.
@@ -223,4 +224,33 @@ fn inspect_finds_damage_and_changes_nothing() {
     let file = os.open(&superblock, OpenMode::default()).unwrap();
     file.write_at(&[0; 8192], 0).unwrap();
     assert!(dir.map().is_err());
+}
+
+#[test]
+fn inspect_lists_a_map_around_its_damaged_leaves() {
+    const LEAVES: u64 = 12;
+    let os = SimOs::new(5);
+    let options = StoreOptions { segment_bytes: 64 << 10, ..StoreOptions::new(DATA) };
+    let store = Store::create(os.clone(), options).unwrap();
+    let bytes = [7; PAGE_BYTES];
+    for leaf in 0..LEAVES {
+        let (page, tree, lsn) = (PageId(leaf * 512 + 1), TreeId(1), Lsn(1 + leaf));
+        let write = PageWrite { page, tree, lsn, bytes: &bytes, compression: Compression::Lz4 };
+        assert!(store.write(&[write]).unwrap().is_empty());
+    }
+    let first = Path::new(DATA).join("map-1");
+    while os.exists(&first).unwrap() {
+        store.checkpoint(&[1; 9000], &mut |_| Ok(())).unwrap();
+    }
+    drop(store);
+    let list = || Directory::open(os.clone(), DATA, None).unwrap().map().unwrap();
+    assert_eq!((list().pages.len(), list().faults.len()), (LEAVES as usize, 0));
+    // Leaves of one entry each lie back to back.
+    let is_map = |path: &PathBuf| path.to_string_lossy().contains("/map-");
+    let map = os.list(Path::new(DATA)).unwrap().into_iter().find(is_map).unwrap();
+    os.flip_bit(&map, 4096 + 2, 1);
+    os.flip_bit(&map, 4096 + 8 * 16, 1);
+    let found = list();
+    assert_eq!((found.pages.len(), found.faults.len()), (LEAVES as usize - 2, 2));
+    assert!(found.faults.iter().all(|fault| fault.contains("/data/map-")), "{:?}", found.faults);
 }

@@ -116,6 +116,7 @@ impl Store {
         if !planted::is(Bug::StoreSegmentFreedEarly) {
             self.state.write().segments.release(&capture.releasable, self.epochs.now());
         }
+        self.state.write().segments.take_up();
         if !capture.releasable.is_empty() {
             self.full.store(false, Relaxed);
         }

@@ -202,8 +202,9 @@ impl Store {
 
     /// Writes pages. When this returns `Ok`, reads see them; they are durable after the next
     /// checkpoint. `Full` leaves some of them written, and all may be written again. The caller
-    /// has at most one write of a page in flight.
-    pub fn write(&self, pages: &[PageWrite<'_>]) -> Result<()> {
+    /// has at most one write of a page in flight. The answer names the pages that were not written,
+    /// because their leaf of the map cannot be read.
+    pub fn write(&self, pages: &[PageWrite<'_>]) -> Result<Vec<(PageId, Error)>> {
         self.check_poison()?;
         let mut records = Vec::with_capacity(pages.len());
         for write in pages {
@@ -213,12 +214,23 @@ impl Store {
             }
             records.push(record::pack(self.seed, write)?);
         }
-        let _pins = self.pin(records.iter().map(|record| record.page))?;
+        let (mut pins, mut unwritten) = (Vec::with_capacity(records.len()), Vec::new());
+        records.retain(|record| match self.pin([record.page].into_iter()) {
+            Ok(pin) => {
+                pins.push(pin);
+                true
+            }
+            Err(error) => {
+                unwritten.push((record.page, error));
+                false
+            }
+        });
         add(&self.counters.images, records.len() as u64);
         add(&self.counters.image_bytes, records.iter().map(|r| r.bytes.len() as u64).sum());
         self.append(StreamKind::Fresh, &records, &|state, i, place| {
             state.publish(&records[i], place);
-        })
+        })?;
+        Ok(unwritten)
     }
 
     /// Packs records in order and calls `publish` for each with its place, under the state lock

@@ -1,6 +1,7 @@
 //! Garbage collection: copies the live records of a mostly dead segment forward, so that the
 //! next checkpoint frees it. A victim is read whole, verified record by record, and copied as
-//! it is; what cannot be verified stays where it is, and its segment is left alone.
+//! it is; what cannot be verified stays where it is, and its segment is left alone: for good if it
+//! is damaged, until the next checkpoint if only reading failed.
 
 use super::engine::{is_named, Store};
 use super::entry::Entry;
@@ -62,35 +63,54 @@ impl Store {
         self.write_tail()?;
         let start = self.state.read().segments.start(segment);
         let mut bytes = AlignedBuf::new(self.segment_bytes as usize);
-        self.pages.file().read_at(&mut bytes, start)?;
+        if let Err(error) = self.pages.file().read_at(&mut bytes, start) {
+            self.leave(segment, &error);
+            return Err(error);
+        }
         add(&self.pages.read_bytes, self.segment_bytes);
-        let (mut live, all_known) = self.live_of(start, &bytes)?;
+        let (mut live, unknown) = self.live_of(start, &bytes)?;
         let live_bytes: u64 = live.iter().map(|(_, e)| e.record_bytes() as u64).sum();
         // What is live in a closed segment only becomes less, so more than was found means that
         // something is hidden: by a damaged record what lies behind it, or by a leaf of the map
         // that cannot be read. The segment is left alone when its other records are out.
         if live_bytes < self.state.read().segments.live_bytes(segment) {
-            self.state.write().segments.mark_bad(segment);
-            if all_known {
-                live = self.live_by_map(segment, start, &bytes);
+            match unknown {
+                Some(error) => self.leave(segment, &error),
+                None => {
+                    self.state.write().segments.mark_bad(segment);
+                    live = self.live_by_map(segment, start, &bytes);
+                }
             }
         }
         live.sort_unstable_by_key(|(_, entry)| std::cmp::Reverse(entry.place()));
         Ok(Victim { segment, start, bytes, live })
     }
 
-    /// The records in the bytes of a segment that the map names, and whether the map could be
-    /// asked for all. Leaf by leaf: each is read once.
-    fn live_of(&self, start: u64, bytes: &[u8]) -> Result<(Vec<(PageId, Entry)>, bool)> {
-        let mut all_known = true;
+    /// Some of the segment could not be read.
+    fn leave(&self, segment: usize, error: &Error) {
+        let mut state = self.state.write();
+        match error {
+            Error::Io { .. } => state.segments.put_off(segment),
+            _ => state.segments.mark_bad(segment),
+        }
+    }
+
+    /// The records in the bytes of a segment that the map names, and why the map could not be
+    /// asked for all, damage before what may pass. Leaf by leaf: each is read once.
+    fn live_of(&self, start: u64, bytes: &[u8]) -> Result<(Vec<(PageId, Entry)>, Option<Error>)> {
+        let mut unknown: Option<Error> = None;
         let mut found = self.scan_segment(bytes);
         found.sort_unstable_by_key(|(head, _)| head.page);
         let mut live = Vec::with_capacity(found.len());
         for (head, at) in found {
             let entry = match self.entry(head.page) {
                 Ok(entry) => entry,
-                Err(Error::Corrupt { .. } | Error::Io { .. }) => {
-                    all_known = false;
+                Err(error @ Error::Corrupt { .. }) => {
+                    unknown = Some(error);
+                    continue;
+                }
+                Err(error @ Error::Io { .. }) => {
+                    unknown.get_or_insert(error);
                     continue;
                 }
                 Err(error) => return Err(error),
@@ -100,7 +120,7 @@ impl Store {
                 live.push((head.page, entry));
             }
         }
-        Ok((live, all_known))
+        Ok((live, unknown))
     }
 
     /// The sound records of a segment, by all leaves of the map.
@@ -148,11 +168,14 @@ impl Store {
             packed_bytes += entry.record_bytes() as u64;
         }
         let taken = entries.len();
-        let Ok(_pins) = self.pin(entries.iter().map(|(page, _)| *page)) else {
-            // Found before and unreadable now: as damaged as one that hides records.
-            self.state.write().segments.mark_bad(victim.segment);
-            victim.live.clear();
-            return Ok(0);
+        let _pins = match self.pin(entries.iter().map(|(page, _)| *page)) {
+            Ok(pins) => pins,
+            Err(error) => {
+                // Found before and unreadable now: as one that hides records.
+                self.leave(victim.segment, &error);
+                victim.live.clear();
+                return Ok(0);
+            }
         };
         let state = self.state.read();
         entries.retain(|&(page, entry)| {

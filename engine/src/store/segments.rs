@@ -21,9 +21,18 @@ enum Use {
     /// Full, or left behind by an earlier life; `at` counts closings, so a lower one is older.
     Closed {
         at: u64,
-        /// Holds a record that cannot be read: GC leaves it alone.
-        bad: bool,
+        aside: Aside,
     },
+}
+
+/// Whether GC leaves a segment alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Aside {
+    No,
+    /// Reading failed, which may pass.
+    UntilCheckpoint,
+    /// Holds a damaged record, or one of a damaged leaf of the map.
+    Bad,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -57,19 +66,26 @@ pub struct SegmentTable {
     closings: u64,
     /// The segments marked so.
     changed: Vec<usize>,
+    /// Those that were [`Aside::UntilCheckpoint`] since the last one.
+    put_off: Vec<usize>,
 }
 
 impl SegmentTable {
     /// The table of a file of `count` segments: what holds live bytes is closed, all others are
     /// free.
     pub fn load(segment_bytes: u64, count: usize, live: &BTreeMap<usize, u64>) -> SegmentTable {
-        let (segments, free) = (Vec::with_capacity(count), VecDeque::new());
-        let mut table =
-            SegmentTable { segment_bytes, segments, free, closings: 0, changed: Vec::new() };
+        let mut table = SegmentTable {
+            segment_bytes,
+            segments: Vec::with_capacity(count),
+            free: VecDeque::new(),
+            closings: 0,
+            changed: Vec::new(),
+            put_off: Vec::new(),
+        };
         for segment in 0..count {
             let live_bytes = live.get(&segment).copied().unwrap_or(0);
             let used = live_bytes > 0;
-            let usage = if used { Use::Closed { at: 0, bad: false } } else { Use::Free };
+            let usage = if used { Use::Closed { at: 0, aside: Aside::No } } else { Use::Free };
             let packed_bytes = if used { segment_bytes } else { 0 };
             table.segments.push(Segment { usage, live_bytes, packed_bytes, changed: false });
             if !used {
@@ -124,7 +140,7 @@ impl SegmentTable {
     pub fn close(&mut self, segment: usize) {
         assert!(self.segments[segment].usage == Use::Open);
         self.closings += 1;
-        self.segments[segment].usage = Use::Closed { at: self.closings, bad: false };
+        self.segments[segment].usage = Use::Closed { at: self.closings, aside: Aside::No };
     }
 
     pub fn add_live(&mut self, place: u64, bytes: usize) {
@@ -192,8 +208,26 @@ impl SegmentTable {
 
     /// GC leaves this segment alone until it is free again.
     pub fn mark_bad(&mut self, segment: usize) {
-        if let Use::Closed { bad, .. } = &mut self.segments[segment].usage {
-            *bad = true;
+        if let Use::Closed { aside, .. } = &mut self.segments[segment].usage {
+            *aside = Aside::Bad;
+        }
+    }
+
+    /// GC leaves this segment alone until the next checkpoint.
+    pub fn put_off(&mut self, segment: usize) {
+        if let Use::Closed { aside: aside @ Aside::No, .. } = &mut self.segments[segment].usage {
+            *aside = Aside::UntilCheckpoint;
+            self.put_off.push(segment);
+        }
+    }
+
+    /// What was put off may be tried again.
+    pub fn take_up(&mut self) {
+        for segment in std::mem::take(&mut self.put_off) {
+            let usage = &mut self.segments[segment].usage;
+            if let Use::Closed { aside: aside @ Aside::UntilCheckpoint, .. } = usage {
+                *aside = Aside::No;
+            }
         }
     }
 
@@ -203,7 +237,7 @@ impl SegmentTable {
     /// `least_gain_bytes`: fewer dead bytes are not worth it.
     pub fn victim(&self, least_gain_bytes: u64) -> Option<usize> {
         let score = |s: &Segment| -> Option<f64> {
-            let Use::Closed { at, bad: false } = s.usage else { return None };
+            let Use::Closed { at, aside: Aside::No } = s.usage else { return None };
             let live = s.live_bytes as f64 / self.segment_bytes as f64;
             if s.live_bytes == 0 || s.packed_bytes - s.live_bytes < least_gain_bytes.max(1) {
                 return None;
@@ -233,7 +267,7 @@ impl SegmentTable {
                 Use::Closed { .. } if s.live_bytes == 0 => {
                     totals.releasable_bytes += self.segment_bytes;
                 }
-                Use::Closed { bad: false, .. } => {
+                Use::Closed { aside: Aside::No, .. } => {
                     totals.collectable_bytes += s.packed_bytes - s.live_bytes;
                 }
                 _ => {}

@@ -133,6 +133,15 @@ impl Cursor {
         self.contested = None;
     }
 
+    /// The scan goes on behind the key on which it stands.
+    fn leave_key(&mut self) {
+        if let Bound::Excluded(from) = &mut self.from {
+            from.clone_from(&self.key);
+        } else {
+            self.from = Bound::Excluded(self.key.clone());
+        }
+    }
+
     pub fn stop(&mut self) {
         self.ended = true;
         self.batch.clear();
@@ -148,14 +157,6 @@ fn past(key: &[u8], to: &Bound<Vec<u8>>, direction: Direction) -> bool {
         (Direction::Forward, Bound::Excluded(end)) => key >= &end[..],
         (Direction::Backward, Bound::Included(end)) => key < &end[..],
         (Direction::Backward, Bound::Excluded(end)) => key <= &end[..],
-    }
-}
-
-/// Where a scan goes on behind a leaf.
-fn continue_at(fence: Vec<u8>, direction: Direction) -> Bound<Vec<u8>> {
-    match direction {
-        Direction::Forward => Bound::Included(fence),
-        Direction::Backward => Bound::Excluded(fence),
     }
 }
 
@@ -288,7 +289,7 @@ impl Session {
                 assert!(visited > 0, "a scan stops at an entry");
                 cursor.from = Bound::Excluded(cursor.bytes[last.0..last.1].to_vec());
             }
-            LeafEnd::Next(fence) => cursor.from = continue_at(fence, direction),
+            LeafEnd::Next(fence) => cursor.from = direction.behind(&fence).map(<[u8]>::to_vec),
             LeafEnd::End => cursor.ended = true,
         }
         cursor.batch_entries = (limit * 2).min(BATCH_MAX);
@@ -307,19 +308,21 @@ impl Session {
         self.lock_is_new = false;
         while !cursor.ended {
             let Some(gate) = cursor.gate.clone() else { return Ok(false) };
-            let Some(attempt) = self.lock_next_entry(cursor, &gate, mode, wait)? else {
+            let (attempt, one_leaf) = self.lock_next_entry(cursor, &gate, mode, wait)?;
+            let Some(attempt) = attempt else {
                 cursor.ended = self.close_range(cursor, &gate, mode)?;
                 continue;
             };
             match attempt {
-                Attempt::Locked(_) | Attempt::Missing if self.was_passed(cursor, &gate)? => {}
+                Attempt::Locked(_) | Attempt::Missing
+                    if !one_leaf && self.was_passed(cursor, &gate)? => {}
                 Attempt::Locked(granted) => {
                     self.lock_is_new = waited || granted == Granted::New;
-                    cursor.from = Bound::Excluded(cursor.key.clone());
+                    cursor.leave_key();
                     return Ok(true);
                 }
                 Attempt::Missing | Attempt::Skip => {
-                    cursor.from = Bound::Excluded(cursor.key.clone());
+                    cursor.leave_key();
                     waited = false;
                 }
                 Attempt::Wait(ticket) => {
@@ -338,18 +341,19 @@ impl Session {
     }
 
     /// Tries to lock the next entry and, where gaps are locked, the gap before it, under the latch
-    /// under which it is found. `None`: there is no next entry.
+    /// under which it is found. `None`: there is no next entry. Also answers whether that latch
+    /// covers all of the gap.
     fn lock_next_entry(
         &mut self,
         cursor: &mut Cursor,
         gate: &TreeGate,
         mode: Mode,
         wait: WaitPolicy,
-    ) -> Result<Option<Attempt>> {
+    ) -> Result<(Option<Attempt>, bool)> {
         let Cursor { from, to, direction, key, payload, .. } = cursor;
         let mut attempt = None;
         let near = as_slice(from);
-        first_entry(gate, near, *direction, &mut |found, entry| {
+        let one_leaf = first_entry(gate, near, *direction, &mut |found, entry| {
             if past(found, to, *direction) {
                 return;
             }
@@ -363,10 +367,10 @@ impl Session {
             let range = self.locks_gaps().then_some(range);
             attempt = Some(self.lock_entry(gate.id(), found, range, entry, mode, wait, payload));
         })?;
-        Ok(attempt)
+        Ok((attempt, one_leaf))
     }
 
-    /// Whether somebody has inserted an entry before the one just locked: the gap may reach over
+    /// Whether somebody has inserted an entry before the one just locked: the gap reaches over
     /// leaves whose latches were not held when it was locked.
     fn was_passed(&self, cursor: &mut Cursor, gate: &TreeGate) -> Result<bool> {
         if !self.locks_gaps() {
@@ -399,21 +403,22 @@ impl Session {
 }
 
 /// Calls `f` with the first entry from the bound on, if there is one, under its leaf's latch.
+/// Answers whether it is in the leaf of the bound.
 fn first_entry(
     gate: &TreeGate,
     from: Bound<&[u8]>,
     direction: Direction,
     f: &mut dyn FnMut(&[u8], &[u8]),
-) -> Result<()> {
-    let mut from = from.map(<[u8]>::to_vec);
-    loop {
-        let end = gate.tree().scan_leaf(as_slice(&from), direction, &mut |key, entry| {
-            f(key, entry);
-            ControlFlow::Break(())
-        })?;
-        match end {
-            LeafEnd::Stopped | LeafEnd::End => return Ok(()),
-            LeafEnd::Next(fence) => from = continue_at(fence, direction),
-        }
+) -> Result<bool> {
+    let mut visit = |key: &[u8], entry: &[u8]| {
+        f(key, entry);
+        ControlFlow::Break(())
+    };
+    let (mut end, _) = gate.tree().scan_one_leaf(from, direction, &mut visit)?;
+    let mut one_leaf = true;
+    while let LeafEnd::Next(fence) = end {
+        one_leaf = false;
+        (end, _) = gate.tree().scan_one_leaf(direction.behind(&fence), direction, &mut visit)?;
     }
+    Ok(one_leaf)
 }

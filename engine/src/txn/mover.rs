@@ -3,11 +3,12 @@
 
 use super::note::Note;
 use super::old_versions::{
-    lsn_key, parse_first_part, parse_key_key, parse_lsn_key, replaced_txn, Moved, BY_KEY,
+    lsn_key, parse_first_part, parse_key_key, parse_lsn_key, replaced_header, Moved, BY_KEY,
 };
+use super::revert::Met;
 use super::session::Context;
 use super::{Snapshot, TxnState};
-use crate::base::{Error, Lsn, Result, TreeId, TxnId};
+use crate::base::{EntryHeader, Error, Lsn, Result, TxnId};
 use crate::btree::{decode_record, Direction, LeafEnd, RECORD_TREE};
 use crate::os::planted::{self, Bug};
 use crate::os::sync::Mutex;
@@ -50,20 +51,17 @@ pub(crate) struct Sweep {
 
 /// A version in the log that may have to move.
 struct Candidate {
-    lsn: Lsn,
-    tree: TreeId,
-    txn: TxnId,
-    replaced: Option<TxnId>,
-    /// Needed whatever the snapshots are.
-    held: bool,
-    key: Vec<u8>,
+    version: Moved,
+    is_settled: bool,
+    awaits_purge: bool,
     note: Vec<u8>,
 }
 
 /// Some snapshot sees what the version replaced, and not the version.
-fn lies_between(context: &Context, pins: &[Snapshot], txn: TxnId, replaced: Option<TxnId>) -> bool {
+fn lies_between(context: &Context, pins: &[Snapshot], version: &Moved) -> bool {
     let sees = |s: &Snapshot, id| s.sees(&context.table, id, None);
-    pins.iter().any(|s| !sees(s, txn) && replaced.is_none_or(|older| sees(s, older)))
+    let replaced = version.replaced;
+    pins.iter().any(|s| !sees(s, version.txn) && replaced.is_none_or(|older| sees(s, older.txn)))
 }
 
 impl Context {
@@ -85,11 +83,14 @@ impl Context {
         };
         let pins = self.table.snapshots_below(next);
         let mut needed_by: HashSet<Pin> = pins.iter().map(|s| Pin::Snapshot(s.number())).collect();
-        for one in &candidates {
-            if one.held || lies_between(self, &pins, one.txn, one.replaced) {
-                self.old.insert(one.lsn, one.tree, &one.key, &one.note)?;
-                if pins.iter().all(|s| s.sees(&self.table, one.txn, None)) {
-                    needed_by.insert(Pin::Transaction(one.txn));
+        for Candidate { version, is_settled, awaits_purge, note } in &candidates {
+            let needed = !is_settled
+                || lies_between(self, &pins, version)
+                || (*awaits_purge && !self.purge_hidden(&pins, version)?);
+            if needed {
+                self.old.insert(version.lsn, version.tree, &version.key, note)?;
+                if pins.iter().all(|s| s.sees(&self.table, version.txn, None)) {
+                    needed_by.insert(Pin::Transaction(version.txn));
                 }
             }
         }
@@ -99,6 +100,51 @@ impl Context {
         self.old.set_moved_to(next);
         self.registry.drop_purge_below(next);
         Ok(next < target)
+    }
+
+    /// Purges a committed delete mark behind which no snapshot sees anything. Answers whether
+    /// nobody needs to come back to it. While a rollback may bring it back, that is so only if
+    /// every snapshot sees it: such a one the rollback itself puts away.
+    fn purge_hidden(&self, pins: &[Snapshot], mark: &Moved) -> Result<bool> {
+        let stands = (mark.txn, mark.lsn);
+        let hides_nothing = self.hides_nothing(pins, mark)?;
+        let met = match hides_nothing {
+            true => self.purge_mark(mark.tree, &mark.key, stands)?,
+            false => self.look_at_mark(mark.tree, &mark.key, stands)?,
+        };
+        if hides_nothing && matches!(met, Met::Itself | Met::Nothing) {
+            self.old.forget_below(mark.tree, &mark.key, mark.lsn)?;
+        }
+        Ok(match met {
+            Met::Itself => hides_nothing,
+            Met::Nothing | Met::Committed => true,
+            Met::Open => pins.iter().all(|s| s.sees(&self.table, mark.txn, None)),
+        })
+    }
+
+    /// No snapshot sees anything under the key if this delete mark is its newest version. What a
+    /// snapshot sees that the mark did not replace was replaced by a version that was moved.
+    fn hides_nothing(&self, pins: &[Snapshot], mark: &Moved) -> Result<bool> {
+        let blind = |s: &&Snapshot| !s.sees(&self.table, mark.txn, None);
+        let blind: Vec<&Snapshot> = pins.iter().filter(blind).collect();
+        let sees = |h: EntryHeader| blind.iter().any(|s| s.sees(&self.table, h.txn, None));
+        if blind.is_empty() {
+            return Ok(true);
+        }
+        let Some(replaced) = mark.replaced else { return Ok(false) };
+        if sees(replaced) {
+            return Ok(false);
+        }
+        if replaced.is_first() {
+            return Ok(true);
+        }
+        let kept = self.old.all_below(mark.tree, &mark.key, mark.lsn)?;
+        for older in kept.iter().filter_map(|(_, record)| record.replaced.as_deref()) {
+            if sees(EntryHeader::split(older)?.0) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// The lowest position that a transaction, the purge or a snapshot holds, moved or not.
@@ -154,17 +200,17 @@ impl Context {
         let decoded = decode_record(record.payload)?;
         let Some(note) = Note::decode(decoded.note)? else { return Ok(None) };
         // The registry is asked after the state: a commit publishes itself before it leaves it.
-        let settled = matches!(self.table.state(note.txn), TxnState::Committed(_));
-        let held = !settled || (note.deletes && self.registry.awaits_purge(note.txn));
-        Ok(Some(Candidate {
+        let is_settled = matches!(self.table.state(note.txn), TxnState::Committed(_));
+        let awaits_purge = is_settled && note.deletes && self.registry.awaits_purge(note.txn);
+        let version = Moved {
             lsn,
             tree: decoded.tree,
             txn: note.txn,
-            replaced: replaced_txn(&note)?,
-            held,
+            replaced: replaced_header(&note)?,
+            deletes: note.deletes,
             key: note.key.to_vec(),
-            note: decoded.note.to_vec(),
-        }))
+        };
+        Ok(Some(Candidate { version, is_settled, awaits_purge, note: decoded.note.to_vec() }))
     }
 
     /// Drops moved versions that nobody needs any more, a leaf at a time, and purges the delete
@@ -245,14 +291,11 @@ impl Context {
             pins.clear();
         }
         for (version, settled) in found.iter().zip(settled) {
-            let unseen = || pins.iter().any(|s| !s.sees(&self.table, version.txn, None));
             let needed = !settled
-                || lies_between(self, &pins, version.txn, version.replaced)
-                || (version.deletes && unseen());
+                || lies_between(self, &pins, version)
+                || (version.deletes && !self.purge_hidden(&pins, version)?);
             if needed {
                 sweep.kept.push(version.lsn.0);
-            } else if version.deletes {
-                self.purge_mark(version.tree, &version.key, (version.txn, version.lsn))?;
             }
         }
         let Some((first, last)) = seen else { return Ok(Some(vec![BY_KEY])) };

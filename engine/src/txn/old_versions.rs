@@ -14,7 +14,10 @@
 //!    whoever was committed by then.
 //! 3. Versions between two needed ones of a key are not kept. A reader whose next version is
 //!    missing goes on with the next older one of that key ([`OldVersions::below`]).
-//! 4. One thread moves and sweeps; the tree's changes are logged and are nobody's version.
+//! 4. A delete mark behind which no snapshot sees anything goes with its entry, however old the
+//!    oldest snapshot is, and then no version of the key is kept: else one snapshot would keep
+//!    every key that came and went behind it.
+//! 5. One thread moves and sweeps; the tree's changes are logged and are nobody's version.
 //!
 //! Entries of the tree; the first byte of a value makes sure that it never looks like an entry
 //! with a header:
@@ -69,7 +72,7 @@ pub(super) struct Moved {
     pub lsn: Lsn,
     pub tree: TreeId,
     pub txn: TxnId,
-    pub replaced: Option<TxnId>,
+    pub replaced: Option<EntryHeader>,
     pub deletes: bool,
     pub key: Vec<u8>,
 }
@@ -120,14 +123,14 @@ pub(super) fn parse_first_part(lsn: Lsn, value: &[u8]) -> Result<Moved> {
         lsn,
         tree: TreeId(tree),
         txn: note.txn,
-        replaced: replaced_txn(&note)?,
+        replaced: replaced_header(&note)?,
         deletes: note.deletes,
         key: note.key.to_vec(),
     })
 }
 
-pub(super) fn replaced_txn(note: &Note<'_>) -> Result<Option<TxnId>> {
-    note.replaced.map(|entry| EntryHeader::split(entry).map(|(h, _)| h.txn)).transpose()
+pub(super) fn replaced_header(note: &Note<'_>) -> Result<Option<EntryHeader>> {
+    note.replaced.map(|entry| EntryHeader::split(entry).map(|(header, _)| header)).transpose()
 }
 
 impl OldVersions {
@@ -223,15 +226,54 @@ impl OldVersions {
         key: &[u8],
         lsn: Lsn,
     ) -> Result<Option<VersionRecord>> {
+        self.next_below(tree, key, lsn).map(|found| found.map(|(_, record)| record))
+    }
+
+    /// The moved versions of `key` that are older than `lsn`, the newest first.
+    pub(super) fn all_below(
+        &self,
+        tree: TreeId,
+        key: &[u8],
+        lsn: Lsn,
+    ) -> Result<Vec<(Lsn, VersionRecord)>> {
+        let mut all = Vec::new();
+        let mut at = lsn;
+        while let Some(found) = self.next_below(tree, key, at)? {
+            at = found.0;
+            all.push(found);
+        }
+        Ok(all)
+    }
+
+    fn next_below(
+        &self,
+        tree: TreeId,
+        key: &[u8],
+        lsn: Lsn,
+    ) -> Result<Option<(Lsn, VersionRecord)>> {
         let mut at = lsn;
         while let Some(older) = self.lsn_below(&key_key(tree, key, at))? {
             match self.read(older)? {
-                Some(record) if record.key == key => return Ok(Some(record)),
+                Some(record) if record.key == key => return Ok(Some((older, record))),
                 // Another key with the same hash, or swept meanwhile.
                 _ => at = older,
             }
         }
         Ok(None)
+    }
+
+    /// Drops the moved versions of `key` that are older than `lsn`.
+    pub(super) fn forget_below(&self, tree: TreeId, key: &[u8], lsn: Lsn) -> Result<()> {
+        let Some(own) = self.tree() else { return Ok(()) };
+        for (older, _) in self.all_below(tree, key, lsn)? {
+            let mut part = 0;
+            while remove(own, &lsn_key(older, part))? {
+                part += 1;
+            }
+            remove(own, &key_key(tree, key, older))?;
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(())
     }
 
     fn lsn_below(&self, key: &[u8; 21]) -> Result<Option<Lsn>> {
@@ -256,4 +298,13 @@ impl OldVersions {
 fn put(tree: &Tree, key: &[u8], value: &[u8]) -> Result<()> {
     tree.change(key, &mut |_| Change::put(value, &[][..], false))?;
     Ok(())
+}
+
+/// Answers whether it was there.
+fn remove(tree: &Tree, key: &[u8]) -> Result<bool> {
+    let removed = tree.change(key, &mut |current| match current {
+        Some(_) => Change::remove(&[][..]),
+        None => Change::Keep,
+    })?;
+    Ok(removed.is_some())
 }

@@ -26,6 +26,17 @@ pub struct Step {
     pub reverted: Option<(TreeId, Vec<u8>)>,
 }
 
+/// What stands where a version was looked for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Met {
+    Itself,
+    Nothing,
+    /// A committed version above it: it never comes back.
+    Committed,
+    /// A version that a rollback may take away.
+    Open,
+}
+
 /// What a version record says, owned.
 pub(crate) struct VersionRecord {
     pub tree: TreeId,
@@ -152,26 +163,38 @@ impl Context {
         stands: (TxnId, Lsn),
         with: Option<&[u8]>,
     ) -> Result<()> {
-        let mut fault = None;
+        self.change_if(gate, key, stands, &mut || match with {
+            Some(older) if !self.is_purged(older) => Change::put(older.to_vec(), Vec::new(), false),
+            _ => Change::remove(Vec::new()),
+        })
+        .map(drop)
+    }
+
+    /// Makes a change to the entry while its version is still `stands`. What stands instead is
+    /// judged under the latch.
+    fn change_if<'c>(
+        &self,
+        gate: &TreeGate,
+        key: &[u8],
+        stands: (TxnId, Lsn),
+        change: &mut dyn FnMut() -> Change<'c>,
+    ) -> Result<Met> {
+        let mut met = Ok(Met::Nothing);
         gate.tree().change(key, &mut |current| {
-            let Some(entry) = current else { return Change::Keep };
-            match EntryHeader::split(entry) {
-                Ok((header, _)) if (header.txn, header.lsn) == stands => {}
-                Ok(_) => return Change::Keep,
-                Err(error) => {
-                    fault = Some(error);
-                    return Change::Keep;
-                }
-            }
-            match with {
-                Some(older) if !self.is_purged(older) => {
-                    let value = older.to_vec();
-                    Change::put(value, Vec::new(), false)
-                }
-                _ => Change::remove(Vec::new()),
+            met = current.map_or(Ok(Met::Nothing), |entry| {
+                let (header, _) = EntryHeader::split(entry)?;
+                Ok(match self.table.state(header.txn) {
+                    _ if (header.txn, header.lsn) == stands => Met::Itself,
+                    TxnState::Committed(_) => Met::Committed,
+                    _ => Met::Open,
+                })
+            });
+            match met {
+                Ok(Met::Itself) => change(),
+                _ => Change::Keep,
             }
         })?;
-        fault.map_or(Ok(()), Err)
+        met
     }
 
     /// `instead`, if `done` failed at damage and its work was put aside.
@@ -332,11 +355,31 @@ impl Context {
         Ok(Lsn::ZERO)
     }
 
-    /// Removes a delete mark that every snapshot sees, if it still stands.
-    pub(super) fn purge_mark(&self, tree: TreeId, key: &[u8], stands: (TxnId, Lsn)) -> Result<()> {
-        let Some(gate) = self.trees.get(tree) else { return Ok(()) };
-        let Some(_inside) = gate.enter() else { return Ok(()) };
-        let done = self.replace_if(&gate, key, stands, None);
-        self.unless_put_aside(Some(tree), done, ())
+    /// Removes a delete mark, if it still stands.
+    pub(super) fn purge_mark(&self, tree: TreeId, key: &[u8], stands: (TxnId, Lsn)) -> Result<Met> {
+        self.at_mark(tree, key, stands, &mut || Change::remove(&[][..]))
+    }
+
+    /// What has become of a delete mark.
+    pub(super) fn look_at_mark(
+        &self,
+        tree: TreeId,
+        key: &[u8],
+        stands: (TxnId, Lsn),
+    ) -> Result<Met> {
+        self.at_mark(tree, key, stands, &mut || Change::Keep)
+    }
+
+    fn at_mark<'c>(
+        &self,
+        tree: TreeId,
+        key: &[u8],
+        stands: (TxnId, Lsn),
+        change: &mut dyn FnMut() -> Change<'c>,
+    ) -> Result<Met> {
+        let Some(gate) = self.trees.get(tree) else { return Ok(Met::Nothing) };
+        let Some(_inside) = gate.enter() else { return Ok(Met::Nothing) };
+        let met = self.change_if(&gate, key, stands, change);
+        self.unless_put_aside(Some(tree), met, Met::Nothing)
     }
 }

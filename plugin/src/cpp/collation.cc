@@ -7,6 +7,11 @@
 /* latin2_czech_cs, cp1250_czech_cs: trailing spaces are dropped, then several passes. */
 static bool is_czech(CHARSET_INFO *cs) { return cs->state & MY_CS_STRNXFRM_BAD_NWEIGHTS; }
 
+bool sluice_is_thai(CHARSET_INFO *cs)
+{
+  return !strncmp(cs->coll_name.str, "tis620_thai_", strlen("tis620_thai_"));
+}
+
 uint32_t sluice_levels(CHARSET_INFO *cs)
 {
   /* latin2_czech_cs puts marks between its passes: one piece. */
@@ -99,6 +104,9 @@ static uint64_t compute_fingerprint(CHARSET_INFO *cs)
   /* How keys are made of the weights: as in src/describe.rs since its levels are padded. */
   if (sluice_order_of(cs) == SLUICE_ORDER_NOPAD && cs->levels_for_order > 1)
     sum= mix(sum, reinterpret_cast<const uint8_t *>("levels"), 6);
+  /* As in src/key.rs since its spaces are weighed. */
+  if (sluice_is_thai(cs))
+    sum= mix(sum, reinterpret_cast<const uint8_t *>("spaces"), 6);
   /* Every letter up to Georgian, then samples; pairs because they may contract. */
   for (my_wc_t wc= 1; wc < 0x110000; wc+= wc < 0x1200 ? 1 : wc < 0x10000 ? 29 : 1021)
     if (wc < 0xd800 || wc > 0xdfff)

@@ -90,6 +90,7 @@ void Sluice_description::add_column(const TABLE *table, Field *field)
     column.length_bytes= static_cast<Field_blob *>(field)->pack_length_no_ptr();
   if (column.kind == SLUICE_CHAR || column.kind == SLUICE_VARCHAR || column.kind == SLUICE_BLOB)
   {
+    CHARSET_INFO *weighed_as= cs;
     column.order= sluice_order_of(cs);
     column.levels= column.order == SLUICE_ORDER_BINARY ? 0 : sluice_levels(cs);
     column.space_bytes= cs->mbminlen;
@@ -101,8 +102,15 @@ void Sluice_description::add_column(const TABLE *table, Field *field)
     if (column.kind == SLUICE_CHAR && column.expansion == 1 &&
         column.order == SLUICE_ORDER_NOPAD)
       column.order= SLUICE_ORDER_PAD;
+    if (sluice_is_thai(cs))
+    {
+      column.flags|= SLUICE_COLUMN_SPACES_COUNT;
+      /* The server compares CHAR without PAD SPACE as it does with it. */
+      if (column.kind == SLUICE_CHAR)
+        weighed_as= &my_charset_tis620_thai_ci;
+    }
     column.collation_id= cs->number;
-    column.charset= cs;
+    column.charset= weighed_as;
     if (field->flags & PART_KEY_FLAG && column.order != SLUICE_ORDER_BINARY)
       column.fingerprint= sluice_fingerprint(cs);
   }

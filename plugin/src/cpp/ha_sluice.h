@@ -61,6 +61,8 @@ const char *sluice_name(const char *path);
   level where there are levels, see sluice_column::levels.
 */
 uint32_t sluice_levels(CHARSET_INFO *cs);
+/* tis620_thai_ci or its NO PAD form: tone marks weigh at the end, behind all spaces. */
+bool sluice_is_thai(CHARSET_INFO *cs);
 uint32_t sluice_order_of(CHARSET_INFO *cs);
 size_t sluice_weights(CHARSET_INFO *cs, uint32_t levels, uint8_t *to, size_t room,
                       const uint8_t *from, size_t length);

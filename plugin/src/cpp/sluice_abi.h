@@ -62,6 +62,7 @@ enum sluice_wait
 };
 
 #define SLUICE_COLUMN_VIRTUAL 1u /* the server computes it when it reads a row */
+#define SLUICE_COLUMN_SPACES_COUNT 2u /* see Column::spaces_count in src/shape.rs */
 /* Of a write to the binary log: as in src/binlog.rs. */
 #define SLUICE_BINLOG_DIRECT 1u
 #define SLUICE_BINLOG_FULL 2u

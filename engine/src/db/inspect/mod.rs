@@ -44,8 +44,11 @@ pub struct SegmentUse {
 /// The page map and what it says of the pages file.
 pub struct MapView {
     pub header: StoreHeader,
+    /// Of the leaves that can be read.
     pub pages: Vec<PagePlace>,
     pub segments: Vec<SegmentUse>,
+    /// What is wrong with each of the other leaves.
+    pub faults: Vec<String>,
 }
 
 /// An entry of a leaf, or a child of an inner node.
@@ -89,7 +92,13 @@ impl Directory {
         let count = store.pages_bytes()? / segment_bytes;
         let empty = |number| SegmentUse { number, live_bytes: 0, records: 0 };
         let mut segments: Vec<SegmentUse> = (0..count).map(empty).collect();
-        let pages: Vec<PagePlace> = store.places().collect::<Result<_>>()?;
+        let (mut pages, mut faults) = (Vec::new(), Vec::new());
+        for place in store.places() {
+            match place {
+                Ok(place) => pages.push(place),
+                Err(error) => faults.push(error.to_string()),
+            }
+        }
         for place in &pages {
             let number = (place.offset / segment_bytes) as usize;
             if let Some(segment) = segments.get_mut(number) {
@@ -97,7 +106,7 @@ impl Directory {
                 segment.records += 1;
             }
         }
-        Ok(MapView { header: store.header, pages, segments })
+        Ok(MapView { header: store.header, pages, segments, faults })
     }
 
     /// Decodes one page; `NotFound` if the map has none of this id.

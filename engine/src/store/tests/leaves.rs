@@ -191,3 +191,22 @@ fn a_read_of_an_old_snapshot_is_not_taken_for_the_new_one() {
     store.state.write().map.install(&missing, &old);
     check_page(&store, page, model.get(&page)).unwrap();
 }
+
+/// The records of a segment that could not be read, or whose leaves could not: GC goes on without
+/// it, and takes it up after the next checkpoint.
+#[test]
+fn gc_tries_again_what_could_not_be_read() {
+    for unreadable in ["map-", "pages"] {
+        let (os, store, model) = reopened(3, 12, options_with_leaves(2));
+        os.fail_reads_of(Some(unreadable));
+        for _ in 0..9 {
+            assert!(matches!(store.gc_step(100_000), Ok(0) | Err(Error::Io { .. })));
+        }
+        assert!(matches!(store.gc_step(100_000), Ok(0)), "others have their turn");
+        os.fail_reads_of(None);
+        assert_eq!(store.gc_step(100_000).unwrap(), 0);
+        checkpoint(&store, b"n").unwrap();
+        assert!(store.gc_step(100_000).unwrap() > 0, "{unreadable}");
+        check_pages(&store, &model, 1..=12 * LEAF, 2);
+    }
+}

@@ -53,7 +53,8 @@ type Model = BTreeMap<u64, Version>;
 fn write_one(store: &Store, page: u64, v: Version, compression: Compression) -> Result<(), Error> {
     let (tree, lsn) = (TreeId(v.tree), Lsn(v.lsn));
     let bytes = v.bytes(page);
-    store.write(&[PageWrite { page: PageId(page), tree, lsn, bytes: &bytes, compression }])
+    let write = PageWrite { page: PageId(page), tree, lsn, bytes: &bytes, compression };
+    store.write(&[write])?.pop().map_or(Ok(()), |(_, error)| Err(error))
 }
 
 fn check_page(store: &Store, page: u64, want: Option<&Version>) -> Result<(), Error> {
