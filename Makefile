@@ -9,7 +9,7 @@ SECONDS := $(if $(filter command line,$(origin SECONDS)),$(SECONDS),60)
 ARGS ?=
 
 .DEFAULT_GOAL := build
-.PHONY: large-rows build test demo fuzz damage kill9 powercut powercut-proof check deny sim sim-planted mtr types peer-suites bench bench-commit test-binlog replicas restart rollback soak old-snapshot clean distclean help
+.PHONY: large-rows build test demo fuzz damage kill9 powercut powercut-proof check deny sim sim-planted mtr types peer-suites bench presets myrocks bench-commit test-binlog replicas restart rollback soak old-snapshot clean distclean help
 
 build: ## private MariaDB, workspace, plugin
 	@scripts/build
@@ -61,6 +61,12 @@ peer-suites: build ## the server's own suites engines/iuds and engines/funcs on 
 
 bench: build ## every oltp_* workload of sysbench on Sluice and InnoDB in turn
 	@scripts/sysbench-suite $(ARGS)
+
+presets: build ## the published evaluations, scaled: OUT=dir PRESETS='...' ARGS='...'
+	@OUT='$(OUT)' PRESETS='$(PRESETS)' ARGS='$(ARGS)' scripts/presets
+
+myrocks: build ## MyRocks into the prefix, for `sluice bench`
+	@scripts/fetch-myrocks
 
 soak: build ## a mixed load for MINUTES=60, Sluice and InnoDB in turn; stalls, memory, sizes
 	@MINUTES=$(MINUTES) scripts/soak $(ARGS)

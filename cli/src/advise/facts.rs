@@ -50,6 +50,13 @@ pub struct Facts {
     pub rotational: Option<bool>,
     pub mount: Option<Mount>,
     pub space: Option<(u64, u64)>,
+    /// Whether the drive is told what is free.
+    pub trimmed: Option<bool>,
+    /// Bytes by which the largest file of the binlog exceeds max_binlog_size. A transaction is
+    /// never split, so the last one of that file has at least as many.
+    pub binlog_excess_bytes: Option<f64>,
+    /// Readers of the binlog that are not registered as replicas.
+    pub other_readers: Option<f64>,
     pub probe: Option<Probe>,
     pub endurance_bytes: Option<f64>,
     /// What could not be read, and why.
@@ -148,7 +155,7 @@ pub fn gather(dsn: &Dsn, args: &AdviseArgs) -> Result<Facts> {
     if !signals::sleep_until(begun + Duration::from_secs(args.interval)) {
         return Err("interrupted".to_string());
     }
-    facts.after = client.status()?;
+    facts.after = client.status().map_err(|why| gone(dsn, &facts.before, why))?;
     facts.seconds = begun.elapsed().as_secs_f64();
     if facts.after.count("uptime") < facts.before.count("uptime") {
         return Err("the server was restarted during the sample".to_string());
@@ -162,6 +169,8 @@ pub fn gather(dsn: &Dsn, args: &AdviseArgs) -> Result<Facts> {
         facts.rotational = device.as_ref().and_then(|d| d.rotational());
         facts.mount = host::mount_of(data);
         facts.space = host::statx::space(data);
+        let mount = facts.mount.as_ref().zip(device.as_ref());
+        facts.trimmed = mount.and_then(|(mount, device)| host::is_trimmed(mount, device));
         facts.memory_bytes = host::memory_bytes();
     } else {
         facts.missing.push(
@@ -178,9 +187,22 @@ pub fn gather(dsn: &Dsn, args: &AdviseArgs) -> Result<Facts> {
     Ok(facts)
 }
 
+/// Why the connection of the first sample does not answer any more.
+fn gone(dsn: &Dsn, before: &Counters, why: String) -> String {
+    let again = Client::connect(dsn).and_then(|mut client| client.status());
+    match again {
+        Ok(now) if now.count("uptime") < before.count("uptime") => {
+            "the server was restarted during the sample: ask again".to_string()
+        }
+        Ok(_) => format!("the connection was lost during the sample, the server is there: {why}"),
+        Err(_) => format!("the server went away during the sample: {why}"),
+    }
+}
+
 /// Questions that need rights; a refusal is noted.
 fn ask_more(client: &mut Client, facts: &mut Facts, args: &AdviseArgs) {
     let mut missing = Vec::new();
+    let mut partial = false;
     let mut ask = |client: &mut Client, what: &str, sql: &str| {
         client.rows(sql).map_err(|why| missing.push(format!("{what}: {why}"))).ok()
     };
@@ -194,6 +216,30 @@ fn ask_more(client: &mut Client, facts: &mut Facts, args: &AdviseArgs) {
     facts.replica = ask(client, "replication", sql).and_then(|mut rows| rows.pop());
     if let Some(rows) = ask(client, "tables", &tables_sql()) {
         facts.tables = rows.iter().map(table_fact).collect();
+    }
+    if facts.binlog() {
+        let files = ask(client, "files of the binlog", "SHOW BINARY LOGS").unwrap_or_default();
+        let sizes = files.iter().filter_map(|row| row.get("file_size")?.parse::<f64>().ok());
+        let limit = facts.variable("max_binlog_size");
+        facts.binlog_excess_bytes = sizes.reduce(f64::max).map(|most| (most - limit).max(0.0));
+        let readers =
+            "SELECT COUNT(*) AS n FROM information_schema.processlist WHERE command LIKE \
+                       'Binlog Dump%'";
+        let readers = ask(client, "readers of the binlog", readers);
+        let readers = readers.and_then(|rows| rows.first()?.get("n")?.parse::<f64>().ok());
+        let sql = if renamed { "SHOW REPLICAS" } else { "SHOW SLAVE HOSTS" };
+        let replicas = ask(client, "registered replicas", sql).map(|rows| rows.len() as f64);
+        facts.other_readers = readers.zip(replicas).map(|(all, known)| (all - known).max(0.0));
+    }
+    if let Some(grants) = ask(client, "rights", "SHOW GRANTS") {
+        let mut all = grants.iter().flat_map(|row| row.values());
+        let sees = |grant: &String| {
+            let global = grant.contains(" ON *.* ");
+            global && (grant.contains("ALL PRIVILEGES") || grant.contains("SELECT"))
+        };
+        if !all.any(sees) {
+            partial = true;
+        }
     }
     if facts.variables.is_on("performance_schema") {
         let waits = "SELECT event_name AS e, count_star AS n, sum_timer_wait / 1e12 AS s FROM \
@@ -214,6 +260,13 @@ fn ask_more(client: &mut Client, facts: &mut Facts, args: &AdviseArgs) {
         facts.dblwr_sync_s = mean("dblwr");
     } else {
         missing.push("performance_schema is off: no waits and no latency of files".to_string());
+    }
+    if partial {
+        missing.push(
+            "tables without a right to them: this user has no SELECT on *.*, so that rules about \
+             tables see only its own"
+                .to_string(),
+        );
     }
     if args.sample_rows {
         sample_tables(client, facts, &mut missing);

@@ -84,6 +84,8 @@ pub struct Advice {
     /// What to expect, and under which assumption.
     pub expected: String,
     pub change: Vec<String>,
+    /// Variables and values of the change, where it is one: what a program can apply.
+    pub settings: Vec<(&'static str, String)>,
     /// Whether the change works without a restart, where it is one of a variable.
     pub dynamic: Option<bool>,
     pub risk: Option<String>,
@@ -99,6 +101,7 @@ impl Advice {
             evidence: String::new(),
             expected: String::new(),
             change: Vec::new(),
+            settings: Vec::new(),
             dynamic: None,
             risk: None,
         }
@@ -119,6 +122,11 @@ impl Advice {
         self
     }
 
+    pub fn set(mut self, name: &'static str, value: impl ToString) -> Advice {
+        self.settings.push((name, value.to_string()));
+        self
+    }
+
     pub fn dynamic(mut self, dynamic: bool) -> Advice {
         self.dynamic = Some(dynamic);
         self
@@ -130,7 +138,10 @@ impl Advice {
     }
 
     fn to_json(&self) -> Value {
+        let settings = self.settings.iter();
+        let settings = settings.map(|(name, value)| (name.to_string(), json!(value)));
         json!({
+            "settings": Value::Object(settings.collect()),
             "rule": self.rule, "severity": self.severity.name(), "title": self.title,
             "evidence": self.evidence, "expected": self.expected, "change": self.change,
             "dynamic": self.dynamic, "risk": self.risk,

@@ -4,7 +4,7 @@ use super::facts::{Facts, TableFact};
 use super::Severity::{Note, Warning};
 use super::{Advice, Rule};
 
-pub const RULES: [Rule; 9] = [w13, w14, w14_index, w15, w17, w21, w22, w23, w24];
+pub const RULES: [Rule; 10] = [w13, w14, w14_index, w15, w17, w21, w22, w22_image, w23, w24];
 
 const GIB: f64 = 1073741824.0;
 const NAMED_TABLES: usize = 5;
@@ -94,6 +94,8 @@ fn w17(facts: &Facts) -> Option<Advice> {
             .because(format!("{disk:.0} of {all:.0} in the sample; the lower of the two limits is {:.0} MiB", lower / 1048576.0))
             .expect("fewer of them, if size is the reason. BLOB and TEXT columns, GROUP BY, DISTINCT or UNION columns over 512 bytes, SHOW and DESCRIBE go to disk whatever the limit")
             .change(format!("SET GLOBAL tmp_table_size = {wanted:.0}; SET GLOBAL max_heap_table_size = {wanted:.0};"))
+            .set("tmp_table_size", wanted as u64)
+            .set("max_heap_table_size", wanted as u64)
             .dynamic(true)
             .risk("memory for each session that needs it")
     })
@@ -145,6 +147,33 @@ fn w22(facts: &Facts) -> Option<Advice> {
             .because(evidence.join("; "))
             .expect("less lag, if transactions are independent")
             .dynamic(true)
+    })
+}
+
+/// Who reads the binlog without being a replica takes rows from it, and wants them whole.
+fn w22_image(facts: &Facts) -> Option<Advice> {
+    let readers = facts.other_readers.filter(|n| *n >= 1.0)?;
+    let text = |name: &str| facts.variables.text(name).unwrap_or_default().to_uppercase();
+    let (image, format) = (text("binlog_row_image"), text("binlog_format"));
+    let mut evidence = Vec::new();
+    let mut advice = Advice::new("W22", Warning, 0.1, "Change data capture gets incomplete rows");
+    if image == "MINIMAL" || image == "NOBLOB" {
+        evidence
+            .push(format!("binlog_row_image = {image}: columns that did not change are missing"));
+        advice = advice
+            .change("SET GLOBAL binlog_row_image = FULL; -- for sessions that begin after it")
+            .set("binlog_row_image", "FULL");
+    }
+    if !format.is_empty() && format != "ROW" {
+        evidence.push(format!("binlog_format = {format}: some changes are statements, not rows"));
+        advice = advice.change("SET GLOBAL binlog_format = ROW;").set("binlog_format", "ROW");
+    }
+    (!evidence.is_empty()).then(|| {
+        advice
+            .because(format!("{readers:.0} readers of the binlog are no registered replicas; {}", evidence.join("; ")))
+            .expect("whole rows for those readers, if they capture changes; a backup of the binlog does not need them")
+            .dynamic(true)
+            .risk("more bytes in the binlog for each update")
     })
 }
 

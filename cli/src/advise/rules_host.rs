@@ -10,6 +10,7 @@ const YEARS_ENOUGH: f64 = 5.0;
 
 fn w19(facts: &Facts) -> Option<Advice> {
     let mut found = Vec::new();
+    let mut advice = Advice::new("W19", Warning, 0.3, "The file system works against the database");
     if let Some(mount) = &facts.mount {
         let options: Vec<&str> = mount.options.split(',').collect();
         if options.contains(&"data=journal") {
@@ -17,6 +18,18 @@ fn w19(facts: &Facts) -> Option<Advice> {
         }
         if matches!(mount.kind.as_str(), "nfs" | "nfs4" | "cifs" | "overlay") {
             found.push(format!("the data is on {}", mount.kind));
+        }
+        // XFS calls it wsync, others dirsync; "ro,sync" and the like are of the mount as a whole.
+        for (option, why) in [
+            ("sync", "every write waits for the disk"),
+            ("dirsync", "every change of a directory waits for the disk"),
+            ("wsync", "every change of a directory waits for the disk"),
+            ("strictatime", "every read writes the time of access"),
+            ("nodelalloc", "files are laid out without looking ahead"),
+        ] {
+            if options.contains(&option) {
+                found.push(format!("mounted with {option}: {why}"));
+            }
         }
         if options.contains(&"nobarrier") || options.contains(&"barrier=0") {
             found.push("barriers are off: a power cut can lose what was flushed".to_string());
@@ -28,11 +41,19 @@ fn w19(facts: &Facts) -> Option<Advice> {
             found.push(format!("{:.0} % of the file system are free, which makes drives slow and stops the server when none are left", share * 100.0));
         }
     }
+    if facts.trimmed == Some(false) && facts.is_ssd() == Some(true) {
+        found.push(
+            "nothing tells the drive what is free (no mount option discard, no fstrim): it copies \
+             deleted data when it cleans up"
+                .to_string(),
+        );
+        advice = advice.change("systemctl enable --now fstrim.timer");
+    }
     if facts.probe.as_ref().is_some_and(|p| !p.direct_io) {
         found.push("the file system takes no direct I/O".to_string());
     }
     (!found.is_empty()).then(|| {
-        Advice::new("W19", Warning, 0.3, "The file system works against the database")
+        advice
             .because(found.join("; "))
             .expect("fewer bytes and steadier latency")
             .change("ext4 or XFS on a local device, default journal mode, at least 15 % free")

@@ -32,6 +32,8 @@ fn w03(facts: &Facts) -> Option<Advice> {
             .because(format!("innodb_io_capacity = {capacity:.0}; {waits:.0} waits for a free page in the sample; {storage}"))
             .expect("fewer sessions that have to write pages themselves, if the disk has room; raise in steps")
             .change(format!("SET GLOBAL innodb_io_capacity_max = {:.0}; SET GLOBAL innodb_io_capacity = {wanted:.0};", facts.variable("innodb_io_capacity_max").max(wanted * 2.0)))
+            .set("innodb_io_capacity_max", facts.variable("innodb_io_capacity_max").max(wanted * 2.0))
+            .set("innodb_io_capacity", wanted)
             .dynamic(true),
     )
 }
@@ -46,6 +48,7 @@ fn w04(facts: &Facts) -> Option<Advice> {
             ))
             .expect("checkpoints under pressure finish earlier")
             .change(format!("SET GLOBAL innodb_io_capacity_max = {:.0};", capacity * 2.0))
+            .set("innodb_io_capacity_max", capacity * 2.0)
             .dynamic(true)
     })
 }
@@ -71,6 +74,8 @@ fn w05(facts: &Facts) -> Option<Advice> {
                 (capacity * 4.0).min(2.0 * IO_CAPACITY_MOST),
                 (capacity * 2.0).min(IO_CAPACITY_MOST)
             ))
+            .set("innodb_io_capacity_max", (capacity * 4.0).min(2.0 * IO_CAPACITY_MOST))
+            .set("innodb_io_capacity", (capacity * 2.0).min(IO_CAPACITY_MOST))
             .dynamic(true)
     })
 }
@@ -87,6 +92,7 @@ fn w06(facts: &Facts) -> Option<Advice> {
         .because(format!("innodb_flush_neighbors = {neighbors:.0} on fast storage"))
         .expect("fewer pages written too early, and written again")
         .change("SET GLOBAL innodb_flush_neighbors = 0;")
+        .set("innodb_flush_neighbors", 0)
         .dynamic(true)
     })
 }
@@ -180,7 +186,9 @@ fn w16(facts: &Facts) -> Option<Advice> {
     if !off.is_empty() {
         evidence.push(format!("no checksums for {}", off.join(", ")));
         if off.contains(&"the binlog") {
-            advice = advice.change("SET GLOBAL binlog_checksum = CRC32;");
+            advice = advice
+                .change("SET GLOBAL binlog_checksum = CRC32;")
+                .set("binlog_checksum", "CRC32");
         }
         if off.len() > 1 || !off.contains(&"the binlog") {
             advice = advice.change(
@@ -211,12 +219,14 @@ fn w18(facts: &Facts) -> Option<Advice> {
     let advice =
         advice.expect("more requests in flight, if the storage can take them").dynamic(false);
     Some(match aio_off {
-        true => advice.change(
-            "innodb_use_native_aio = 1, then restart (fs.aio-max-nr may have to be raised)",
-        ),
-        false => advice.change(format!(
-            "innodb_read_io_threads = {:.0}, then restart",
-            (threads * 2.0).min(64.0)
-        )),
+        true => advice
+            .change("innodb_use_native_aio = 1, then restart (fs.aio-max-nr may have to be raised)")
+            .set("innodb_use_native_aio", "ON"),
+        false => advice
+            .change(format!(
+                "innodb_read_io_threads = {:.0}, then restart",
+                (threads * 2.0).min(64.0)
+            ))
+            .set("innodb_read_io_threads", (threads * 2.0).min(64.0)),
     })
 }

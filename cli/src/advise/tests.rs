@@ -71,6 +71,12 @@ fn log_rules() {
         grow(f, "binlog_group_commits", 95.0);
         f.after.set("threads_running", 20);
     });
+    check("W12", |f| f.binlog_excess_bytes = Some(200e6));
+    check("W12", |f| {
+        f.binlog_excess_bytes = Some(200e6);
+        f.variables.set("version", "11.8.2-MariaDB");
+        f.variables.set("binlog_large_commit_threshold", 4u64 << 30);
+    });
     check("W12", |f| {
         grow(f, "binlog_cache_use", 1000.0);
         grow(f, "binlog_cache_disk_use", 100.0);
@@ -151,6 +157,14 @@ fn data_rules() {
         f.variables.set("slave_parallel_threads", 0);
         f.replica = Some([("using_gtid".to_string(), "Slave_Pos".to_string())].into());
     });
+    check("W22", |f| {
+        f.variables.set("binlog_row_image", "MINIMAL");
+        f.other_readers = Some(1.0);
+    });
+    check("W22", |f| {
+        f.variables.set("binlog_format", "MIXED");
+        f.other_readers = Some(1.0);
+    });
     check("W23", |f| f.variables.set("key_buffer_size", 40u64 << 30));
     check("W24", |f| grow(f, "transactions_multi_engine", 1.0));
 }
@@ -164,7 +178,12 @@ fn host_rules() {
         source: "x".into(),
     };
     check("W19", |f| f.mount = Some(mount("rw,data=journal")));
+    check("W19", |f| f.mount = Some(mount("rw,wsync")));
     check("W19", |f| f.space = Some((5, 100)));
+    check("W19", |f| {
+        f.trimmed = Some(false);
+        f.rotational = Some(false);
+    });
     check("W20", |f| {
         f.endurance_bytes = Some(600e12);
         f.device = Some(DeviceCounters { written_bytes: 60 << 30, ..DeviceCounters::default() });
@@ -192,6 +211,48 @@ fn redo_capacity_of_mysql() {
     );
     assert_eq!(facts.redo_capacity(), 100663296.0);
     assert_eq!(advice(&facts).iter().find(|a| a.rule == "W01").unwrap().dynamic, Some(false));
+}
+
+#[test]
+fn what_is_as_it_should_be_is_not_mentioned() {
+    let mut facts = healthy();
+    facts.binlog_excess_bytes = Some(100e6);
+    facts.other_readers = Some(2.0);
+    facts.variables.set("binlog_format", "ROW");
+    facts.trimmed = Some(true);
+    facts.rotational = Some(false);
+    facts.variables.set("innodb_io_capacity", 2000);
+    facts.variables.set("innodb_io_capacity_max", 4000);
+    let found = fired(&facts);
+    assert!(!found.iter().any(|rule| ["W12", "W19", "W22"].contains(rule)), "{found:?}");
+    facts.binlog_excess_bytes = Some(200e6);
+    facts.variables.set("version", "11.8.2-MariaDB");
+    facts.variables.set("binlog_large_commit_threshold", 128u64 << 20);
+    assert!(!fired(&facts).contains(&"W12"), "11.7 renames instead of copying");
+}
+
+/// A log of an hour must not fill the disk.
+#[test]
+fn the_log_leaves_room_on_the_disk() {
+    let mut facts = healthy();
+    grow(&mut facts, "innodb_os_log_written", 6e9);
+    let wanted = |facts: &Facts| {
+        let found = advice(facts).into_iter().find(|a| a.rule == "W01")?;
+        found.settings[0].1.parse::<f64>().ok()
+    };
+    assert_eq!(wanted(&facts), Some(512.0 * 1073741824.0));
+    facts.space = Some((40 << 30, 400 << 30));
+    assert_eq!(wanted(&facts), Some(8.0 * 1073741824.0));
+    facts.space = Some((2 << 30, 400 << 30));
+    assert_eq!(wanted(&facts), None, "no room for more than it has");
+}
+
+#[test]
+fn settings_are_for_programs() {
+    let mut facts = healthy();
+    facts.variables.set("innodb_io_capacity_max", 300);
+    let found = advice(&facts).into_iter().find(|a| a.rule == "W04").unwrap();
+    assert_eq!(found.to_json()["settings"], json!({"innodb_io_capacity_max": "400"}));
 }
 
 #[test]

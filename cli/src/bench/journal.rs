@@ -15,6 +15,8 @@ pub struct Journal {
     file: File,
     path: PathBuf,
     done: BTreeSet<String>,
+    /// The settings that a target got; not failed.
+    pub advice: Option<Value>,
     pub run_id: String,
 }
 
@@ -29,7 +31,8 @@ impl Journal {
             .append(true)
             .open(&path)
             .map_err(|e| format!("cannot open {}: {e}", path.display()))?;
-        let mut journal = Journal { file, path, done: BTreeSet::new(), run_id: String::new() };
+        let done = BTreeSet::new();
+        let mut journal = Journal { file, path, done, advice: None, run_id: String::new() };
         let Some(first) = lines.first() else {
             // Half a first line of an earlier attempt holds nothing.
             journal.file.set_len(0).map_err(|e| format!("cannot empty the results: {e}"))?;
@@ -48,6 +51,8 @@ impl Journal {
         }
         journal.cut_half_line()?;
         journal.run_id = first["run"].as_str().unwrap_or_default().to_string();
+        let whole = |l: &&Value| l["kind"] == "advice" && l["failure"].is_null();
+        journal.advice = lines.iter().rfind(whole).cloned();
         let keys = lines.iter().filter(|l| l["failure"].is_null());
         journal.done = keys.filter_map(|l| Some(l["key"].as_str()?.to_string())).collect();
         Ok(journal)

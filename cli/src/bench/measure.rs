@@ -101,12 +101,17 @@ pub struct Run {
 
 impl Run {
     pub fn start(words: &[String], threads: u32) -> Result<Run> {
-        let mut child = tools::command(words, u64::from(threads) + 256)
+        let child = tools::command(words, u64::from(threads) + 256)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
             .map_err(|e| format!("cannot run sysbench: {e}"))?;
+        Ok(Run::of(child))
+    }
+
+    /// Reads all that a child says, standard output first.
+    pub fn of(mut child: Child) -> Run {
         let (out, err) = (child.stdout.take(), child.stderr.take());
         let reader = std::thread::spawn(move || {
             let other = std::thread::spawn(move || {
@@ -122,7 +127,7 @@ impl Run {
             }
             text + &other.join().unwrap_or_default()
         });
-        Ok(Run { child, reader: Some(reader) })
+        Run { child, reader: Some(reader) }
     }
 
     pub fn finish(self, expected: Duration) -> Result<Output> {
@@ -135,7 +140,7 @@ impl Run {
 
     /// Waits for the end, and calls `each` about twenty times a second. A signal, or no end long
     /// after the time, kills it.
-    fn finish_calling(mut self, expected: Duration, mut each: impl FnMut()) -> Result<Output> {
+    pub fn finish_calling(mut self, expected: Duration, mut each: impl FnMut()) -> Result<Output> {
         let begun = Instant::now();
         loop {
             let ended = self.child.try_wait().map_err(|e| format!("cannot watch sysbench: {e}"))?;

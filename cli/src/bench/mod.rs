@@ -7,7 +7,9 @@
 //! 4. However a run ends, its private servers are stopped and removed, and so are its schemas on
 //!    servers it was given. A schema that it did not make is not touched (`target`).
 
+mod advised;
 mod journal;
+mod lag;
 mod measure;
 mod plan;
 mod presets;

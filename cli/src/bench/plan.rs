@@ -30,6 +30,8 @@ pub struct Plan {
     pub replica: bool,
     /// For the stock read-only workload of the tuning evaluation.
     pub read_only_args: Vec<String>,
+    /// Names of two targets: what `sluice advise` says of the first is set on the second.
+    pub advise: Option<(String, String)>,
 }
 
 impl Plan {
@@ -38,6 +40,7 @@ impl Plan {
         if !args.targets.is_empty() {
             plan.targets =
                 args.targets.iter().map(|text| TargetSpec::parse(text)).collect::<Result<_>>()?;
+            plan.advise = None;
         }
         plan.override_with(args);
         plan.schema = args.schema.clone();
@@ -88,6 +91,18 @@ impl Plan {
         Ok(())
     }
 
+    /// Long enough for a curve.
+    pub fn replica_seconds(&self) -> u32 {
+        self.seconds.max(12)
+    }
+
+    /// Places of the two targets of `advise`.
+    pub fn advised(&self) -> Option<(usize, usize)> {
+        let (from, to) = self.advise.as_ref()?;
+        let place = |name: &String| self.targets.iter().position(|t| t.name == *name);
+        Some((place(from)?, place(to)?))
+    }
+
     pub fn threads_max(&self) -> u32 {
         let step = self.step.map_or(0, |(_, to)| to);
         self.threads.iter().copied().max().unwrap_or(1).max(step)
@@ -122,6 +137,7 @@ impl Plan {
             "step": self.step.map(|(from, to)| vec![from, to]),
             "replica": self.replica,
             "read_only_args": self.read_only_args,
+            "advise": self.advise.as_ref().map(|(from, to)| vec![from, to]),
         })
     }
 }

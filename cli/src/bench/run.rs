@@ -7,7 +7,7 @@ use super::progress::{clock, Progress};
 use super::steps::{steps, Step};
 use super::sysbench::{Files, Report};
 use super::target::Target;
-use super::{special, tools, RunArgs};
+use super::{advised, lag, special, tools, RunArgs};
 use crate::db::Client;
 use crate::host::{self, Device};
 use crate::{reports, signals, Result};
@@ -37,17 +37,22 @@ pub struct Bench {
 pub fn run(args: &RunArgs) -> Result<ExitCode> {
     let plan = Plan::new(args)?;
     let steps = steps(&plan);
-    let seconds: f64 = steps.iter().map(|step| step.seconds(&plan)).sum();
+    let absent = absent(&plan, args.prefix.as_deref());
+    let present = |step: &&Step| !absent.contains(&step.target());
+    let seconds: f64 = steps.iter().filter(present).map(|step| step.seconds(&plan)).sum();
     if args.dry_run {
         report!("{:#}", plan.to_json());
-        report!("{} steps, about {}", steps.len(), clock(seconds as u64));
+        for at in &absent {
+            report!("target {} cannot be measured here", plan.targets[*at].name);
+        }
+        report!("{} steps, about {}", steps.iter().filter(present).count(), clock(seconds as u64));
         return Ok(ExitCode::SUCCESS);
     }
     tools::ensure_sysbench()?;
     tools::check_descriptors(plan.threads_max())?;
     let out = std::path::absolute(&args.out).map_err(|e| format!("--out: {e}"))?;
     fs::create_dir_all(&out).map_err(|e| format!("cannot create {}: {e}", out.display()))?;
-    disk_suffices(&plan, &out)?;
+    disk_suffices(&plan, absent.len() as u64, &out)?;
     let journal = Journal::open(&out, &plan.to_json(), &environment(&out))?;
     let todo =
         |step: &&Step| !matches!(step, Step::Load { .. }) && !journal.is_done(&step.key(&plan));
@@ -83,8 +88,19 @@ fn environment(out: &Path) -> Value {
     })
 }
 
-fn disk_suffices(plan: &Plan, out: &Path) -> Result<()> {
+/// Targets whose engine is not in the prefix.
+fn absent(plan: &Plan, prefix: Option<&Path>) -> BTreeSet<usize> {
+    let is_absent = |at: &usize| {
+        let mut target = Target::new(&plan.targets[*at], plan, Path::new(""), "");
+        target.use_prefix(prefix);
+        target.cannot_start().is_some()
+    };
+    (0..plan.targets.len()).filter(is_absent).collect()
+}
+
+fn disk_suffices(plan: &Plan, absent: u64, out: &Path) -> Result<()> {
     let private = plan.targets.iter().filter(|t| t.is_private()).count() as u64;
+    let private = private.saturating_sub(absent);
     let replicas = if plan.replica { 1 } else { 0 };
     let needed = plan.disk_bytes_per_target() * (private + replicas);
     match host::free_bytes(out) {
@@ -156,6 +172,9 @@ impl Bench {
                 }
                 continue;
             }
+            if let Some(advice) = self.journal.advice.as_ref().filter(|l| l["target"] == *name) {
+                self.targets[at].set_options(&advised::options_of(advice));
+            }
             self.targets[at].start(self.plan.threads_max())?;
             self.targets[at].check(self.plan.threads_max())?;
             let key = format!("server {name}");
@@ -185,7 +204,10 @@ impl Bench {
                 Step::Load { target, row_bytes } => self.load_is_needed(steps, *target, *row_bytes),
                 _ => !self.journal.is_done(&key),
             };
-            if needed && !self.absent.contains(&step.target()) {
+            if self.absent.contains(&step.target()) {
+                continue;
+            }
+            if needed {
                 self.progress.begin(&key);
                 self.one_step(step, &key)?;
             }
@@ -200,6 +222,7 @@ impl Bench {
         let stock = row_bytes == self.plan.row_bytes[0];
         steps.iter().any(|step| {
             let uses = match step {
+                Step::Advise { from, .. } => *from == target && stock,
                 Step::Point { target: t, row_bytes: b, .. } => *t == target && *b == row_bytes,
                 Step::Jump { target: t } => *t == target && stock,
                 _ => false,
@@ -218,8 +241,9 @@ impl Bench {
             Step::Point { target, workload, row_bytes, threads, .. } => {
                 self.point(*target, workload, *row_bytes, *threads)
             }
+            Step::Advise { from, target } => advised::advise(self, *from, *target),
             Step::Jump { target } => special::jump(self, *target),
-            Step::Replica { target } => special::replica(self, *target),
+            Step::Replica { target } => lag::replica(self, *target),
             Step::Restart { target, mib } => special::restart(self, *target, *mib),
         };
         if signals::stopped() {
@@ -235,7 +259,9 @@ impl Bench {
             self.journal.write(&Value::Object(fields.clone()))?;
         }
         match (failure, step) {
-            (Some(why), Step::Load { .. }) => return Err(format!("{key}: {why}")),
+            (Some(why), Step::Load { .. } | Step::Advise { .. }) => {
+                return Err(format!("{key}: {why}"))
+            }
             (Some(why), _) => self.progress.note(&format!("{key}: FAILED: {why}")),
             (None, _) => self.progress.note(&summary(key, &fields)),
         }
@@ -251,6 +277,7 @@ impl Bench {
                 "kind": "point", "workload": workload, "row_bytes": row_bytes,
                 "threads": threads, "repetition": repetition,
             }),
+            Step::Advise { .. } => json!({"kind": "advice"}),
             Step::Jump { .. } => json!({"kind": "jump"}),
             Step::Replica { .. } => json!({"kind": "replica"}),
             Step::Restart { mib, .. } => json!({"kind": "restart", "mib": mib}),

@@ -8,6 +8,11 @@ pub enum Step {
         target: usize,
         row_bytes: u32,
     },
+    /// `sluice advise` on one target, its settings for another.
+    Advise {
+        from: usize,
+        target: usize,
+    },
     Point {
         target: usize,
         workload: String,
@@ -34,6 +39,7 @@ impl Step {
         let name = |target: &usize| plan.targets[*target].name.as_str();
         match self {
             Step::Load { target, row_bytes } => format!("load {} {row_bytes}", name(target)),
+            Step::Advise { target, .. } => format!("advise {}", name(target)),
             Step::Point { target, workload, row_bytes, threads, repetition } => {
                 format!("point {} {workload} {row_bytes} {threads} {repetition}", name(target))
             }
@@ -46,6 +52,7 @@ impl Step {
     pub fn target(&self) -> usize {
         match self {
             Step::Load { target, .. }
+            | Step::Advise { target, .. }
             | Step::Point { target, .. }
             | Step::Jump { target }
             | Step::Replica { target }
@@ -55,15 +62,17 @@ impl Step {
 
     /// A first guess; progress corrects it by what the run really takes.
     pub fn seconds(&self, plan: &Plan) -> f64 {
+        // Starting and ending sysbench, settling and reading sizes take time too.
         let measured = f64::from(plan.seconds + plan.warmup) + 2.0;
         match self {
             Step::Load { row_bytes, .. } => {
                 let bytes = f64::from(plan.tables) * plan.rows as f64 * f64::from(row_bytes + 60);
                 5.0 + bytes / 8e6
             }
+            Step::Advise { .. } => 40.0,
             Step::Point { .. } => measured,
             Step::Jump { .. } => f64::from(plan.seconds) * 2.0 + 2.0,
-            Step::Replica { .. } => measured * 2.0,
+            Step::Replica { .. } => f64::from(plan.replica_seconds()) * 2.0 + 12.0,
             Step::Restart { mib, .. } => 10.0 + *mib as f64 / 10.0,
         }
     }
@@ -76,6 +85,7 @@ pub fn steps(plan: &Plan) -> Vec<Step> {
     for &row_bytes in &plan.row_bytes {
         steps.extend((0..targets).map(|target| Step::Load { target, row_bytes }));
     }
+    steps.extend(plan.advised().map(|(from, target)| Step::Advise { from, target }));
     let mut first = 0;
     for repetition in 1..=plan.repetitions {
         for workload in &plan.workloads {

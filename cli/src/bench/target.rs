@@ -101,7 +101,10 @@ impl Target {
             SpecPlace::Private(own) => {
                 let dir = servers.join(&spec.name);
                 let mut options = server_options(&spec.engine, plan);
-                options.extend(own.iter().map(|o| format!("--{}", o.replace('_', "-"))));
+                options.extend(own.iter().map(|o| match o.split_once('=') {
+                    Some((name, value)) => format!("--{}={value}", name.replace('_', "-")),
+                    None => format!("--{}", o.replace('_', "-")),
+                }));
                 (Dsn::socket(dir.join("mysql.sock")), Some(dir), options)
             }
         };
@@ -164,9 +167,21 @@ impl Target {
         };
         match server::plugin_dir(self.prefix.as_deref()) {
             Ok(dir) if dir.join(library).exists() => None,
-            Ok(dir) => Some(format!("{} is not in {}", library, dir.display())),
+            // Without the path: reports are shown to others.
+            Ok(_) if library == "ha_rocksdb.so" => {
+                Some(format!("{library} is not in the prefix; `make myrocks` puts it there"))
+            }
+            Ok(_) => Some(format!("{library} is not in the prefix: run `make build`")),
             Err(why) => Some(why),
         }
+    }
+
+    /// Options from the next start on, after all others.
+    pub fn set_options(&mut self, options: &[String]) {
+        self.options.extend(options.iter().map(|option| {
+            let (name, value) = option.split_once('=').unwrap_or((option, ""));
+            format!("--{}={value}", name.replace('_', "-"))
+        }));
     }
 
     /// Starts a private server; for both kinds finds out what can be observed.
@@ -275,7 +290,7 @@ impl Target {
             client.execute(&format!("CREATE DATABASE `{schema}`"))?;
         }
         client.execute(&format!(
-            "CREATE TABLE `{schema}`.{OWNER_TABLE} (run VARCHAR(64) NOT NULL, made TINYINT NOT \
+            "CREATE TABLE `{schema}`.{OWNER_TABLE} (run VARCHAR(64) NOT NULL PRIMARY KEY, made TINYINT NOT \
              NULL) ENGINE={}",
             self.spec.engine
         ))?;

@@ -73,14 +73,19 @@ pub type Causes = [f64; 6];
 /// What a server has written since its start, over all engines it runs.
 pub fn bytes_by_cause(status: &Counters, page_bytes: f64) -> Causes {
     let n = |name: &str| status.count(name);
+    // What went to the file, padding included, where the plugin counts it.
+    let sluice_pages = match status.number("sluice_page_written_bytes") {
+        Some(bytes) => (bytes - n("sluice_page_gc_bytes")).max(0.0),
+        None => n("sluice_page_image_bytes"),
+    };
     [
         n("binlog_bytes_written"),
-        n("innodb_os_log_written") + n("sluice_log_written_bytes") + n("rocksdb_wal_bytes"),
+        n("innodb_os_log_written")
+            + n("sluice_log_written_bytes")
+            + n("sluice_log_made_bytes")
+            + n("rocksdb_wal_bytes"),
         n("innodb_dblwr_pages_written") * page_bytes,
-        n("innodb_pages_written") * page_bytes
-            + n("sluice_page_image_bytes")
-            + n("sluice_page_delta_bytes")
-            + n("rocksdb_flush_write_bytes"),
+        n("innodb_pages_written") * page_bytes + sluice_pages + n("rocksdb_flush_write_bytes"),
         n("sluice_page_gc_bytes") + n("rocksdb_compact_write_bytes"),
         n("sluice_page_map_bytes") + n("sluice_superblock_bytes"),
     ]
@@ -110,5 +115,10 @@ mod tests {
             bytes_by_cause(&status, 16384.0),
             [10.0, 25.0, 32768.0, 3.0 * 16384.0 + 7.0, 11.0, 14.0]
         );
+        let status = Counters::parse(
+            "Sluice_log_written_bytes 5\nSluice_log_made_bytes 100\nSluice_page_image_bytes 7\n\
+             Sluice_page_gc_bytes 11\nSluice_page_written_bytes 31\n",
+        );
+        assert_eq!(bytes_by_cause(&status, 16384.0), [0.0, 105.0, 0.0, 20.0, 11.0, 0.0]);
     }
 }

@@ -44,6 +44,11 @@ impl Device {
         Some(text.trim().to_string())
     }
 
+    /// Whether the device wants to be told what is free.
+    pub fn takes_discards(&self) -> bool {
+        self.queue("discard_max_bytes").and_then(|n| n.parse().ok()).unwrap_or(0u64) > 0
+    }
+
     pub fn rotational(&self) -> Option<bool> {
         Some(self.queue("rotational")? == "1")
     }
@@ -82,6 +87,22 @@ pub struct Mount {
     pub kind: String,
     pub options: String,
     pub source: String,
+}
+
+/// Where services that run regularly are enabled, and the one that discards what is free.
+const TIMERS: [&str; 3] = [
+    "/etc/systemd/system/timers.target.wants/fstrim.timer",
+    "/usr/lib/systemd/system/timers.target.wants/fstrim.timer",
+    "/etc/cron.weekly/fstrim",
+];
+
+/// Whether the file system's free space is told to the device, by a mount option or regularly;
+/// `None` where the device does not want to know, or nobody knows how.
+pub fn is_trimmed(mount: &Mount, device: &Device) -> Option<bool> {
+    let knows = matches!(mount.kind.as_str(), "ext4" | "xfs" | "btrfs" | "f2fs");
+    let told = mount.options.split(',').any(|option| option.starts_with("discard"))
+        || TIMERS.iter().any(|path| Path::new(path).exists());
+    (knows && device.takes_discards()).then_some(told)
 }
 
 pub fn mount_of(path: &Path) -> Option<Mount> {

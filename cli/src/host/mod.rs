@@ -10,7 +10,7 @@ mod probe;
 mod process;
 pub mod statx;
 
-pub use device::{mount_of, Device, DeviceCounters, Mount};
+pub use device::{is_trimmed, mount_of, Device, DeviceCounters, Mount};
 pub use machine::{free_bytes, machine, memory_bytes, processors};
 pub use probe::{probe, quantile, Probe};
 pub use process::{process_of, ProcessCounters};

@@ -13,6 +13,8 @@ pub struct ProcessCounters {
     /// Absent without the right to read /proc/PID/io.
     pub read_bytes: Option<u64>,
     pub written_bytes: Option<u64>,
+    /// Handed to write calls: without what the page cache rounds up, and without asynchronous I/O.
+    pub write_call_bytes: Option<u64>,
 }
 
 impl ProcessCounters {
@@ -26,6 +28,7 @@ impl ProcessCounters {
             cpu_s,
             read_bytes: field("read_bytes"),
             written_bytes: field("write_bytes"),
+            write_call_bytes: field("wchar"),
         })
     }
 }

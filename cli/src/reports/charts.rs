@@ -1,61 +1,66 @@
 //! Which charts a run has.
 
-use super::data::{device_bytes, flushes, latency, per_transaction, tps, Cell, Results};
+use super::data::{
+    device_bytes, flushes, latency, per_transaction, process_bytes, seconds_column, tps,
+    write_amplification, Cell, Results,
+};
 use super::svg::{lines, stacked, Axes, Point, Series};
 use crate::db::CAUSES;
 use serde_json::Value;
 
-pub fn all(results: &Results) -> Vec<String> {
-    let mut charts = Vec::new();
+/// Headings, and the charts below them.
+pub fn sections(results: &Results) -> Vec<(String, Vec<String>)> {
+    let mut sections = Vec::new();
     for (workload, row_bytes) in results.workloads() {
-        charts.extend(of_workload(results, &workload, row_bytes));
+        let charts = of_workload(results, &workload, row_bytes);
+        sections.push((results.label(&workload, row_bytes), charts));
     }
-    charts.extend(jumps(results));
-    charts.extend(simple(results, "load", "seconds", "Load", "seconds"));
-    charts.extend(load_io(results));
-    charts.extend(simple(results, "restart", "restart_s", "Restart after kill -9", "seconds"));
-    charts.extend(simple(
-        results,
-        "replica",
-        "behind_s",
-        "Replica: seconds to catch up",
-        "seconds",
-    ));
-    charts
+    let load = [simple(results, "load", "seconds", "Time to load"), load_io(results)];
+    let restart =
+        simple(results, "restart", "restart_s", "From start to the first answer, by MiB changed");
+    let replica = [
+        lag(results, 2, "Replica: seconds behind", "s"),
+        lag(results, 1, "Replica: transactions behind", "transactions"),
+        simple(results, "replica", "behind_s", "Replica: time to catch up after the load"),
+    ];
+    let more = [
+        ("A jump in the number of threads", jumps(results).into_iter().collect::<Vec<_>>()),
+        ("Load", load.into_iter().flatten().collect()),
+        ("Restart after kill -9", restart.into_iter().collect()),
+        ("Replica", replica.into_iter().flatten().collect()),
+    ];
+    sections.extend(more.map(|(name, charts)| (name.to_string(), charts)));
+    sections.retain(|(_, charts)| !charts.is_empty());
+    sections
 }
 
 fn of_workload(results: &Results, workload: &str, row_bytes: u64) -> Vec<String> {
-    let label = results.label(workload, row_bytes);
     let by_threads = |title: &str, unit: &str, of: &dyn Fn(&Value) -> Option<f64>| {
-        threads_chart(results, workload, row_bytes, &format!("{label}: {title}"), unit, of)
+        threads_chart(results, workload, row_bytes, title, unit, of)
     };
-    let mut charts = vec![
-        by_threads("transactions per second", "TPS", &tps),
-        by_threads("latency, 95th percentile", "ms", &latency("p95")),
-        by_threads("latency, 99th percentile", "ms", &latency("p99")),
-        by_threads("device flushes per transaction", "flushes", &flushes),
-        by_threads("bytes to the device per transaction", "bytes", &device_bytes),
-    ];
-    charts.push(causes(results, workload, row_bytes, &label));
-    charts.push(over_time(results, workload, row_bytes, &label, "TPS", "per_second", 1));
-    charts.push(over_time(
-        results,
-        workload,
-        row_bytes,
-        &label,
-        "writes per second",
-        "io_per_second",
-        2,
-    ));
-    charts.push(over_time(
-        results,
-        workload,
-        row_bytes,
-        &label,
-        "reads per second",
-        "io_per_second",
-        1,
-    ));
+    let over = |what: &str, field: &str, column: usize| {
+        over_time(results, workload, row_bytes, what, field, column)
+    };
+    let preset = super::data::text_of(&results.config["plan"]["preset"]);
+    let mut charts = vec![by_threads("Transactions per second", "TPS", &tps)];
+    if preset == "tuning" {
+        charts.push(by_threads("Response time, mean", "ms", &latency("mean")));
+    }
+    charts.push(by_threads("Latency, 95th percentile", "ms", &latency("p95")));
+    charts.push(by_threads("Latency, 99th percentile", "ms", &latency("p99")));
+    if preset == "write-amplification" {
+        let title = "Write amplification: bytes by the server per byte of rows changed";
+        charts.push(by_threads(title, "times", &write_amplification));
+    }
+    charts.push(causes(results, workload, row_bytes));
+    charts.push(by_threads("Bytes by the server per transaction", "bytes", &process_bytes));
+    charts.push(by_threads("Device flushes per transaction", "flushes", &flushes));
+    charts.push(over("TPS", "per_second", 1));
+    charts.push(over("Device: writes/s", "io_per_second", 2));
+    // The published charts of this one show both.
+    if preset == "optimized-writes" {
+        charts.push(over("Device: reads/s", "io_per_second", 1));
+    }
     charts.into_iter().filter(|chart| !chart.is_empty()).collect()
 }
 
@@ -102,29 +107,34 @@ fn threads_chart(
     }
 }
 
+/// What the counters do not name: the server's own, and the rest of the device.
+const ELSE: [&str; 2] = ["server, else", "file system, others"];
+
 /// Bytes per transaction at the largest number of threads, by cause, up to what the device saw.
-fn causes(results: &Results, workload: &str, row_bytes: u64, label: &str) -> String {
+fn causes(results: &Results, workload: &str, row_bytes: u64) -> String {
     let Some(threads) = results.threads().into_iter().max() else { return String::new() };
     let bar = |target: String| {
         let cell = Cell { target, workload: workload.to_string(), row_bytes, threads };
+        let median = |of: &dyn Fn(&Value) -> Option<f64>| {
+            results.figure(&cell, of).map_or(0.0, |f| f.median)
+        };
         let mut values: Vec<f64> = CAUSES[..CAUSES.len() - 1]
             .iter()
-            .map(|cause| {
-                let of = |line: &Value| per_transaction(line, &line["bytes_by_cause"][*cause]);
-                results.figure(&cell, of).map_or(0.0, |f| f.median)
-            })
+            .map(|cause| median(&|line| per_transaction(line, &line["bytes_by_cause"][*cause])))
             .collect();
         let known: f64 = values.iter().sum();
-        let device = results.figure(&cell, device_bytes).map_or(0.0, |f| f.median);
-        values.push((device - known).max(0.0));
-        (known + device > 0.0).then_some((cell.target, values))
+        let server = median(&process_bytes).max(known);
+        values.push(server - known);
+        values.push((median(&device_bytes) - server).max(0.0));
+        (values.iter().sum::<f64>() > 0.0).then_some((cell.target, values))
     };
     let bars: Vec<_> = results.targets().into_iter().filter_map(bar).collect();
     if bars.is_empty() {
         return String::new();
     }
-    let title = format!("{label}: bytes written per transaction, by cause ({threads} threads)");
-    stacked(&Axes { title: &title, x: "", y: "bytes", marks: &[] }, &CAUSES, &bars)
+    let parts: Vec<&str> = CAUSES[..CAUSES.len() - 1].iter().chain(&ELSE).copied().collect();
+    let title = format!("Bytes written per transaction, by cause, {threads} threads");
+    stacked(&Axes { title: &title, x: "", y: "bytes", marks: &[] }, &parts, &bars)
 }
 
 /// A column of a series of seconds at the largest number of threads, first repetition.
@@ -132,7 +142,6 @@ fn over_time(
     results: &Results,
     workload: &str,
     row_bytes: u64,
-    label: &str,
     what: &str,
     field: &str,
     column: usize,
@@ -147,15 +156,22 @@ fn over_time(
     if series.iter().all(|s| s.points.len() < 2) {
         return String::new();
     }
-    let title = format!("{label}: {what} over time ({threads} threads)");
+    let title = format!("{what} over time, {threads} threads, first repetition");
     lines(&Axes { title: &title, x: "seconds", y: what, marks: &[] }, &series)
 }
 
+/// A column of each replica's curve.
+fn lag(results: &Results, column: usize, title: &str, unit: &str) -> Option<String> {
+    let name = |line: &Value| super::data::text_of(&line["target"]);
+    let of = |line: &Value| Series { name: name(line), points: seconds(&line["lag"], column) };
+    let series: Vec<Series> = results.of_kind("replica").map(of).collect();
+    let axes = Axes { title, x: "seconds since the begin of the load", y: unit, marks: &[] };
+    series.iter().any(|s| s.points.len() > 1).then(|| lines(&axes, &series))
+}
+
 fn seconds(rows: &Value, column: usize) -> Vec<Point> {
-    let rows = rows.as_array().map(Vec::as_slice).unwrap_or_default();
-    let point =
-        |row: &Value| Some(Point { x: row[0].as_f64()?, y: row[column].as_f64()?, spread: None });
-    rows.iter().filter_map(point).collect()
+    let point = |(x, y)| Point { x, y, spread: None };
+    seconds_column(rows, column).into_iter().map(point).collect()
 }
 
 fn jumps(results: &Results) -> Option<String> {
@@ -188,7 +204,7 @@ fn load_io(results: &Results) -> Option<String> {
     series.iter().any(|s| s.points.len() > 1).then(|| lines(&axes, &series))
 }
 
-fn simple(results: &Results, kind: &str, field: &str, title: &str, unit: &str) -> Option<String> {
+fn simple(results: &Results, kind: &str, field: &str, title: &str) -> Option<String> {
     let bar = |line: &Value| {
         let mut name = super::data::text_of(&line["target"]);
         if let Some(mib) = line["mib"].as_u64() {
@@ -197,6 +213,6 @@ fn simple(results: &Results, kind: &str, field: &str, title: &str, unit: &str) -
         Some((name, vec![line[field].as_f64()?]))
     };
     let bars: Vec<_> = results.of_kind(kind).filter_map(bar).collect();
-    let axes = Axes { title, x: "", y: unit, marks: &[] };
-    (!bars.is_empty()).then(|| stacked(&axes, &[unit], &bars))
+    let axes = Axes { title, x: "", y: "seconds", marks: &[] };
+    (!bars.is_empty()).then(|| stacked(&axes, &["seconds"], &bars))
 }

@@ -1,9 +1,9 @@
 //! One line per measurement, for a spreadsheet.
 
-use super::data::{device_bytes, flushes, text_of, Results};
+use super::data::{device_bytes, flushes, process_bytes, text_of, write_amplification, Results};
 use serde_json::Value;
 
-const COLUMNS: [&str; 21] = [
+const COLUMNS: [&str; 23] = [
     "kind",
     "target",
     "workload",
@@ -17,7 +17,9 @@ const COLUMNS: [&str; 21] = [
     "p95_ms",
     "p99_ms",
     "p999_ms",
+    "server_bytes_per_txn",
     "device_bytes_per_txn",
+    "write_amplification",
     "flushes_per_txn",
     "server_cpu_s",
     "size_bytes",
@@ -41,6 +43,8 @@ pub fn table(results: &Results) -> String {
 fn value(line: &Value, column: &str) -> String {
     let figure = |f: Option<f64>| f.map_or(String::new(), |f| format!("{f:.3}"));
     match column {
+        "server_bytes_per_txn" => figure(process_bytes(line)),
+        "write_amplification" => figure(write_amplification(line)),
         "device_bytes_per_txn" => figure(device_bytes(line)),
         "flushes_per_txn" => figure(flushes(line)),
         "seconds" if line["restart_s"].is_number() => figure(line["restart_s"].as_f64()),

@@ -160,7 +160,19 @@ pub fn flushes(line: &Value) -> Option<f64> {
     per_transaction(line, &line["device"]["flushes"])
 }
 
-/// For single-row changes: bytes that reached the device for each byte of changed rows.
+/// Of the server's process, as the operating system counts them: no other program is in them.
+pub fn process_bytes(line: &Value) -> Option<f64> {
+    per_transaction(line, &line["process_written_bytes"])
+}
+
+/// Time and one column of a series.
+pub fn seconds_column(rows: &Value, column: usize) -> Vec<(f64, f64)> {
+    let rows = rows.as_array().map(Vec::as_slice).unwrap_or_default();
+    rows.iter().filter_map(|row| Some((row[0].as_f64()?, row[column].as_f64()?))).collect()
+}
+
+/// For single-row changes: bytes written by the server, or where that is not known to its device,
+/// for each byte of changed rows.
 pub fn write_amplification(line: &Value) -> Option<f64> {
     let single = [
         "rows_insert",
@@ -171,7 +183,8 @@ pub fn write_amplification(line: &Value) -> Option<f64> {
         "oltp_update_index",
     ];
     let row = line["row_bytes"].as_f64()?;
-    single.contains(&line["workload"].as_str()?).then(|| device_bytes(line))?.map(|b| b / row)
+    single.contains(&line["workload"].as_str()?).then_some(())?;
+    process_bytes(line).or_else(|| device_bytes(line)).map(|bytes| bytes / row)
 }
 
 #[cfg(test)]

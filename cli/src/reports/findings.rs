@@ -1,25 +1,35 @@
-//! What was found, in sentences. The first target is what the others are compared with.
+//! What was found, in sentences. A target is compared with the first one of its kind: with a binlog
+//! or without.
 
 use super::data::{
-    device_bytes, flushes, text_of, tps, write_amplification, Cell, Figure, Results,
+    device_bytes, process_bytes, seconds_column, text_of, tps, write_amplification, Cell, Figure,
+    Results,
 };
 use serde_json::Value;
 
 /// Below this a difference is not worth a word, however often it was measured.
 const SMALL: f64 = 0.05;
+/// A transaction below it wrote nothing of its own.
+const WRITES_BYTES: f64 = 64.0;
+const NO_BINLOG: &str = "-nobinlog";
 
 pub fn sentences(results: &Results) -> Vec<String> {
     let mut found = Vec::new();
+    found.extend(advice(results));
     for (workload, row_bytes) in results.workloads() {
-        for other in results.targets().into_iter().skip(1) {
-            found.extend(compared(results, &workload, row_bytes, &other));
+        for other in results.targets() {
+            if let Some(base) = baseline(results, &other) {
+                found.extend(compared(results, &workload, row_bytes, &other, &base));
+            }
         }
+        found.extend(binlog_costs(results, &workload, row_bytes));
         found.extend(amplification(results, &workload, row_bytes));
     }
-    found.extend(shared_disk(results));
+    found.extend(jumps(results));
     found.extend(times(results, "load", "seconds", "Loading took"));
     found.extend(times(results, "restart", "restart_s", "After kill -9 the server answered in"));
-    found.extend(times(results, "replica", "behind_s", "The replica caught up in"));
+    found.extend(results.of_kind("replica").map(replica));
+    found.extend(shared_disk(results));
     for line in results.of_kind("absent") {
         found.push(format!(
             "{} was not measured: {}.",
@@ -33,67 +43,221 @@ pub fn sentences(results: &Results) -> Vec<String> {
     found
 }
 
-/// One sentence over all numbers of threads.
-fn compared(results: &Results, workload: &str, row_bytes: u64, other: &str) -> Option<String> {
-    let first = results.targets().into_iter().next()?;
+/// What a target is compared with.
+pub fn baseline(results: &Results, target: &str) -> Option<String> {
+    let same_kind = |name: &String| name.ends_with(NO_BINLOG) == target.ends_with(NO_BINLOG);
+    results.targets().into_iter().find(same_kind).filter(|base| base != target)
+}
+
+/// How one figure stands to another.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Verdict {
+    Differs(f64),
+    /// The spreads of the repetitions overlap, or it is less than 5 %.
+    Even(f64),
+    /// One repetition: nobody knows the spread.
+    Single(f64),
+}
+
+pub fn judged(a: Figure, b: Figure) -> Verdict {
+    let ratio = a.median / b.median.max(f64::MIN_POSITIVE);
+    if a.count.min(b.count) < 2 {
+        return Verdict::Single(ratio);
+    }
+    let overlap = a.least <= b.most && b.least <= a.most;
+    match overlap || (ratio - 1.0).abs() < SMALL {
+        true => Verdict::Even(ratio),
+        false => Verdict::Differs(ratio),
+    }
+}
+
+/// Of TPS, for each number of threads that both were measured with.
+pub fn verdicts(
+    results: &Results,
+    workload: &str,
+    row_bytes: u64,
+    target: &str,
+    base: &str,
+) -> Vec<(u64, Verdict)> {
     let cell = |target: &str, threads| Cell {
         target: target.to_string(),
         workload: workload.to_string(),
         row_bytes,
         threads,
     };
-    let mut parts = Vec::new();
-    for threads in results.threads() {
-        let (ours, theirs) = (cell(other, threads), cell(&first, threads));
-        let (Some(a), Some(b)) = (results.figure(&ours, tps), results.figure(&theirs, tps)) else {
-            continue;
-        };
-        parts.push(format!("{} at {threads}", judged(a, b)));
-    }
-    let count = results.config["plan"]["repetitions"].as_u64().unwrap_or(1);
-    let note = match count {
-        1 => {
-            " One repetition: the spread is not known, so differences of some percent mean nothing."
-                .to_string()
-        }
-        n => format!(" Medians of {n} repetitions; \"even\" where the spreads overlap."),
+    let verdict = |threads: u64| {
+        let ours = results.figure(&cell(target, threads), tps)?;
+        Some((threads, judged(ours, results.figure(&cell(base, threads), tps)?)))
     };
+    results.threads().into_iter().filter_map(verdict).collect()
+}
+
+/// One sentence over all numbers of threads.
+fn compared(
+    results: &Results,
+    workload: &str,
+    row_bytes: u64,
+    target: &str,
+    base: &str,
+) -> Option<String> {
+    let verdicts = verdicts(results, workload, row_bytes, target, base);
     let label = results.label(workload, row_bytes);
-    let list = parts.join(", ");
-    (!parts.is_empty()).then(|| {
-        format!("{label}: {other} has these TPS relative to {first}, by threads: {list}.{note}")
-    })
-}
-
-fn judged(a: Figure, b: Figure) -> String {
-    let ratio = a.median / b.median.max(f64::MIN_POSITIVE);
-    let overlap = a.count > 1 && a.least <= b.most && b.least <= a.most;
-    if overlap || (ratio - 1.0).abs() < SMALL {
-        return format!("even ({ratio:.2})");
+    let (mut differ, mut even, mut single) = (Vec::new(), Vec::new(), Vec::new());
+    for (threads, verdict) in &verdicts {
+        match verdict {
+            Verdict::Differs(ratio) => differ.push(format!("{ratio:.2} times at {threads}")),
+            Verdict::Even(ratio) => even.push(format!("{ratio:.2} at {threads}")),
+            Verdict::Single(ratio) => single.push(format!("{ratio:.2} times at {threads}")),
+        }
     }
-    format!("{ratio:.2}")
+    let mut parts = Vec::new();
+    if !differ.is_empty() {
+        parts.push(format!("{target} did {} threads the TPS of {base}", differ.join(", ")));
+    }
+    if !even.is_empty() {
+        let who =
+            if differ.is_empty() { format!("{target} and {base} show ") } else { String::new() };
+        parts.push(format!(
+            "{who}no difference beyond the spread of the repetitions (medians {} threads)",
+            even.join(", ")
+        ));
+    }
+    if !single.is_empty() {
+        parts.push(format!(
+            "{target} did {} threads the TPS of {base}; measured once, so the spread is not known",
+            single.join(", ")
+        ));
+    }
+    (!parts.is_empty()).then(|| format!("{label}: {}.", parts.join("; ")))
 }
 
-fn amplification(results: &Results, workload: &str, row_bytes: u64) -> Vec<String> {
-    let Some(threads) = results.threads().into_iter().max() else { return Vec::new() };
+/// Where a target is there with and without binlog.
+fn binlog_costs(results: &Results, workload: &str, row_bytes: u64) -> Vec<String> {
+    let targets = results.targets();
+    let cost = |target: &String| {
+        let without = format!("{target}{NO_BINLOG}");
+        if !targets.contains(&without) {
+            return None;
+        }
+        let part = |(threads, verdict): (u64, Verdict)| {
+            let percent = |ratio: f64| format!("{:.0} %", (1.0 - ratio) * 100.0);
+            match verdict {
+                Verdict::Differs(ratio) => format!("{} at {threads}", percent(ratio)),
+                Verdict::Single(ratio) => format!("{} at {threads} (once)", percent(ratio)),
+                Verdict::Even(ratio) => {
+                    format!("nothing beyond the spread at {threads} (medians {})", percent(ratio))
+                }
+            }
+        };
+        let list = verdicts(results, workload, row_bytes, target, &without);
+        let list: Vec<String> = list.into_iter().map(part).collect();
+        let label = results.label(workload, row_bytes);
+        (!list.is_empty()).then(|| {
+            format!(
+                "{label}: of the TPS of {target} the binlog costs, by threads: {}.",
+                list.join("; ")
+            )
+        })
+    };
+    targets.iter().filter_map(cost).collect()
+}
+
+fn amplification(results: &Results, workload: &str, row_bytes: u64) -> Option<String> {
+    let threads = results.threads().into_iter().max()?;
     let label = results.label(workload, row_bytes);
     let mut parts = Vec::new();
     for target in results.targets() {
         let cell = Cell { target, workload: workload.to_string(), row_bytes, threads };
-        let Some(bytes) = results.figure(&cell, device_bytes) else { continue };
-        let flushes = results.figure(&cell, flushes).map_or(0.0, |f| f.median);
+        let name = &cell.target;
+        let server = results.figure(&cell, process_bytes);
+        let device = results.figure(&cell, device_bytes);
+        let Some(bytes) = server.or(device).filter(|f| f.median >= WRITES_BYTES) else { continue };
         let times = match results.figure(&cell, write_amplification) {
-            Some(f) => format!(" ({:.0} times the row)", f.median),
+            Some(f) => format!(", {:.0} times the row", f.median),
             None => String::new(),
         };
-        let name = &cell.target;
-        parts.push(format!("{name} {:.1} kB{times} and {flushes:.2} flushes", bytes.median / 1e3));
+        let device = match (server, device) {
+            (Some(_), Some(d)) => format!(" (the device {:.1} kB)", d.median / 1e3),
+            _ => String::new(),
+        };
+        parts.push(format!("{name} {:.1} kB{times}{device}", bytes.median / 1e3));
     }
-    if parts.is_empty() {
-        return Vec::new();
-    }
-    let list = parts.join("; ");
-    vec![format!("{label}: per transaction at {threads} threads the device got: {list}.")]
+    (!parts.is_empty()).then(|| {
+        format!(
+            "{label}: bytes written by the server per transaction at {threads} threads: {}.",
+            parts.join("; ")
+        )
+    })
+}
+
+fn jumps(results: &Results) -> Option<String> {
+    let first = results.of_kind("jump").next()?;
+    let part = |line: &Value| {
+        let seconds = seconds_column(&line["per_second"], 1);
+        let (few, many) = seconds.split_at(seconds.len() / 2);
+        let median = |rows: &[(f64, f64)]| Figure::of(rows.iter().map(|r| r.1).collect());
+        // The seconds next to the jump belong to neither half.
+        let few = median(few.get(..few.len().checked_sub(1)?)?)?;
+        let many = median(many.get(1..)?)?;
+        let name = text_of(&line["target"]);
+        Some(format!("{name} from {:.0} to {:.0} TPS", few.median, many.median))
+    };
+    let parts: Vec<String> = results.of_kind("jump").filter_map(part).collect();
+    (!parts.is_empty()).then(|| {
+        format!(
+            "A jump from {} to {} threads within one run (medians of the seconds): {}.",
+            first["from"],
+            first["to"],
+            parts.join("; ")
+        )
+    })
+}
+
+fn replica(line: &Value) -> String {
+    let number = |name: &str| line[name].as_f64().unwrap_or(0.0);
+    let most = match line["lag_most_s"].as_f64() {
+        Some(s) => format!(
+            " was at most {s:.1} s and {:.0} transactions behind,",
+            number("lag_most_transactions")
+        ),
+        None => String::new(),
+    };
+    format!(
+        "The replica of {}{most} and had caught up {:.1} s after the end of {:.0} s of load ({:.0} TPS \
+         on the primary, {} threads).",
+        text_of(&line["target"]),
+        number("behind_s"),
+        number("load_s"),
+        number("tps"),
+        line["threads"]
+    )
+}
+
+fn advice(results: &Results) -> Option<String> {
+    let line = results.of_kind("advice").next()?;
+    let applied = line["applied"].as_array()?;
+    let part = |setting: &Value| {
+        let text = |name: &str| text_of(&setting[name]);
+        format!(
+            "{} {} instead of {} ({})",
+            text("name"),
+            text("after"),
+            text("before"),
+            text("rule")
+        )
+    };
+    let changed = |setting: &&Value| setting["before"] != setting["after"];
+    let parts: Vec<String> = applied.iter().filter(changed).map(part).collect();
+    let what = match parts.is_empty() {
+        true => "no setting: 'advised' is the same as 'default'".to_string(),
+        false => parts.join("; "),
+    };
+    Some(format!(
+        "`sluice advise`, asked about {} under {} with {} threads, gave {what}.",
+        text_of(&line["from"]),
+        text_of(&line["workload"]),
+        line["threads"]
+    ))
 }
 
 /// The device's counters are of the whole disk.
@@ -106,7 +270,8 @@ fn shared_disk(results: &Results) -> Option<String> {
     (figure.median > 1.5).then(|| {
         format!(
             "The disk got {:.1} times what the measured server wrote: the file system's own writes, \
-             and those of other programs. Figures of the device are too high by what others wrote.",
+             and those of other programs. Figures of the device (bytes, flushes, IOPS) are too high \
+             by what others did.",
             figure.median
         )
     })
@@ -123,7 +288,7 @@ fn times(results: &Results, kind: &str, field: &str, verb: &str) -> Option<Strin
         Some(format!("{:.1} s for {}{size}", line[field].as_f64()?, text_of(&line["target"])))
     };
     let parts: Vec<String> = results.of_kind(kind).filter_map(part).collect();
-    (!parts.is_empty()).then(|| format!("{verb} {}.", parts.join(", ")))
+    (!parts.is_empty()).then(|| format!("{verb} {} (measured once).", parts.join(", ")))
 }
 
 #[cfg(test)]
@@ -133,19 +298,50 @@ mod tests {
     #[test]
     fn overlapping_spreads_are_even() {
         let figure = |values: &[f64]| Figure::of(values.to_vec()).unwrap();
-        assert_eq!(
-            judged(figure(&[90.0, 100.0, 120.0]), figure(&[80.0, 85.0, 95.0])),
-            "even (1.18)"
-        );
-        assert_eq!(judged(figure(&[200.0, 210.0]), figure(&[100.0, 105.0])), "2.00");
-        assert_eq!(judged(figure(&[103.0]), figure(&[100.0])), "even (1.03)");
+        let verdict = judged(figure(&[90.0, 100.0, 120.0]), figure(&[80.0, 85.0, 95.0]));
+        assert!(matches!(verdict, Verdict::Even(ratio) if ratio > 1.17 && ratio < 1.18));
+        let apart = judged(figure(&[200.0, 210.0]), figure(&[100.0, 105.0]));
+        assert_eq!(apart, Verdict::Differs(205.0 / 102.5));
+        let small = judged(figure(&[103.0, 103.1]), figure(&[100.0, 100.1]));
+        assert!(matches!(small, Verdict::Even(_)), "apart, but too little to matter");
+        assert_eq!(judged(figure(&[200.0]), figure(&[100.0])), Verdict::Single(2.0));
     }
 
     #[test]
     fn a_recorded_run_is_described() {
         let results = Results::parse(super::super::data::tests::RECORDED).unwrap();
         let found = sentences(&results);
-        assert!(found.iter().any(|s| s.contains("relative to")), "{found:?}");
-        assert!(found.iter().any(|s| s.contains("flushes")), "{found:?}");
+        assert!(found.iter().any(|s| s.contains("TPS of")), "{found:?}");
+        assert!(found.iter().any(|s| s.contains("bytes written by the server")), "{found:?}");
+    }
+
+    #[test]
+    fn a_target_without_binlog_is_compared_with_its_like() {
+        let text = super::super::data::tests::RECORDED;
+        let config = text.lines().next().unwrap();
+        let mut config: Value = serde_json::from_str(config).unwrap();
+        let names = ["a", "b", "a-nobinlog", "b-nobinlog"];
+        config["plan"]["targets"] = names.iter().map(|n| serde_json::json!({"name": n})).collect();
+        let mut lines = vec![config.to_string()];
+        let point = |target: &str, tps: f64, repetition: u64| {
+            let workload = config["plan"]["workloads"][0].clone();
+            serde_json::json!({"kind": "point", "target": target, "workload": workload, "row_bytes":
+                config["plan"]["row_bytes"][0], "threads": config["plan"]["threads"][0],
+                "tps": tps, "repetition": repetition})
+            .to_string()
+        };
+        for (name, tps) in names.iter().zip([100.0, 300.0, 200.0, 200.5]) {
+            lines.extend([point(name, tps, 1), point(name, tps + 1.0, 2)]);
+        }
+        let results = Results::parse(&(lines.join("\n") + "\n")).unwrap();
+        assert_eq!(baseline(&results, "b-nobinlog").as_deref(), Some("a-nobinlog"));
+        assert_eq!(baseline(&results, "a"), None);
+        let found = sentences(&results).join("\n");
+        assert!(found.contains("of the TPS of a the binlog costs, by threads: 50 % at"), "{found}");
+        assert!(
+            found.contains("b did 3.00 times") || found.contains("b did 2.99 times"),
+            "{found}"
+        );
+        assert!(found.contains("b-nobinlog and a-nobinlog show no difference"), "{found}");
     }
 }

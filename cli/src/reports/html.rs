@@ -2,41 +2,87 @@
 
 use super::data::{text_of, Results};
 use super::svg::escaped;
-use super::{charts, findings, markdown};
+use super::{about, charts, findings, markdown};
 
 const STYLE: &str = include_str!("style.css");
 
 pub fn page(results: &Results) -> String {
-    let preset = escaped(&text_of(&results.config["plan"]["preset"]));
+    let title = escaped(&about::title(results));
     let time = escaped(&text_of(&results.config["environment"]["time"]));
-    let list = |items: Vec<String>| -> String {
-        items.iter().map(|item| format!("<li>{}</li>", escaped(item))).collect()
-    };
-    let cells = |tag: &str, row: &[String]| -> String {
-        let cell = |text: &String| format!("<{tag}>{}</{tag}>", escaped(text));
-        format!("<tr>{}</tr>", row.iter().map(cell).collect::<String>())
-    };
-    let head = cells("th", &markdown::HEAD.map(String::from));
-    let body: String = markdown::rows(results).iter().map(|row| cells("td", row)).collect();
+    let paragraphs: String =
+        about::paragraphs(results).iter().map(|p| format!("<p>{}</p>\n", escaped(p))).collect();
     let setting = |(name, value): (String, String)| {
         format!("<dt>{}</dt><dd>{}</dd>", escaped(&name), escaped(&value))
     };
     let settings: String = markdown::settings(results).into_iter().map(setting).collect();
+    let sections: String = charts::sections(results)
+        .into_iter()
+        .map(|(name, charts)| {
+            let name = escaped(&name);
+            format!("<h3>{name}</h3><div class=\"charts\">{}</div>\n", charts.join("\n"))
+        })
+        .collect();
     format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
          <meta name=\"color-scheme\" content=\"light dark\">\
-         <title>sluice bench: {preset}</title><style>{STYLE}</style></head><body><main>\n\
-         <h1>sluice bench: {preset}</h1><p class=\"note\">{time}</p>\n\
-         <h2>Found</h2><ul>{}</ul>\n\
-         <h2>Charts</h2><div class=\"charts\">{}</div>\n\
+         <title>sluice bench: {title}</title><style>{STYLE}</style></head><body><main>\n\
+         <h1>{title}</h1><p class=\"note\">{time}</p>\n{paragraphs}\
+         <h2>Found</h2>{}\n{}{}\
+         <h2>Charts</h2>\n{sections}\
          <h2>Measured</h2><p class=\"note\">Medians, with least and most where there are several \
-         repetitions. Device figures are of the whole disk while the measurement ran; \
-         \u{201c}beyond\u{201d} is what the device got and no counter of the server explains.</p>\
-         <div class=\"wide\"><table><thead>{head}</thead><tbody>{body}</tbody></table></div>\n\
+         repetitions. Bytes of the server are those of its process (write_bytes of /proc/PID/io); \
+         bytes and flushes of the device are of the whole disk while the measurement ran, the file \
+         system's and other programs' among them.</p>{}\n\
          <h2>Configuration</h2><dl>{settings}</dl>\n</main></body></html>\n",
-        list(findings::sentences(results)),
-        charts::all(results).join("\n"),
+        list(&findings::sentences(results)),
+        advice(results),
+        relative(results),
+        table(&markdown::HEAD.map(String::from), &markdown::rows(results)),
+    )
+}
+
+fn list(items: &[String]) -> String {
+    let items: String = items.iter().map(|item| format!("<li>{}</li>", escaped(item))).collect();
+    format!("<ul>{items}</ul>")
+}
+
+fn table<R: AsRef<[String]>>(head: &[String], rows: &[R]) -> String {
+    let row = |tag: &str, row: &[String]| -> String {
+        let cell = |text: &String| format!("<{tag}>{}</{tag}>", escaped(text));
+        format!("<tr>{}</tr>", row.iter().map(cell).collect::<String>())
+    };
+    let body: String = rows.iter().map(|cells| row("td", cells.as_ref())).collect();
+    format!(
+        "<div class=\"wide\"><table><thead>{}</thead><tbody>{body}</tbody></table></div>",
+        row("th", head)
+    )
+}
+
+fn advice(results: &Results) -> String {
+    let (settings, other) = markdown::advice(results);
+    let mut text = String::new();
+    if !settings.is_empty() {
+        text += "<h2>Settings that sluice advise gave</h2>";
+        text += &table(&markdown::ADVICE_HEAD.map(String::from), &settings);
+    }
+    if !other.is_empty() {
+        text += "<p>Advice without a setting, not applied:</p>";
+        text += &list(&other);
+    }
+    text
+}
+
+fn relative(results: &Results) -> String {
+    let (head, rows) = markdown::relative(results);
+    if rows.is_empty() {
+        return String::new();
+    }
+    format!(
+        "<h2>TPS, relative</h2><p class=\"note\">\u{201c}even\u{201d}: the spreads of the repetitions \
+         overlap, or the difference is less than 5 %. With one repetition the spread is not \
+         known.</p>{}",
+        table(&head, &rows)
     )
 }
 
@@ -52,7 +98,7 @@ mod tests {
             assert!(!html.contains(forbidden), "{forbidden}");
         }
         assert!(html.matches("<svg").count() >= 5);
-        for tag in ["figure", "svg", "table", "ul", "dl", "main", "text"] {
+        for tag in ["figure", "svg", "table", "ul", "dl", "main", "text", "p", "h3", "div"] {
             let opened = html.matches(&format!("<{tag}>")).count()
                 + html.matches(&format!("<{tag} ")).count();
             assert_eq!(opened, html.matches(&format!("</{tag}>")).count(), "{tag}");

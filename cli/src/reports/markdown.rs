@@ -1,14 +1,84 @@
 //! The report as Markdown.
 
-use super::data::{device_bytes, flushes, latency, text_of, tps, Figure, Results};
-use super::findings;
+use super::about;
+use super::data::{device_bytes, flushes, latency, process_bytes, text_of, tps, Figure, Results};
+use super::findings::{self, Verdict};
 use super::svg::short;
 use serde_json::Value;
 
-pub const HEAD: [&str; 8] =
-    ["workload", "threads", "target", "TPS", "p95 ms", "p99 ms", "device bytes/txn", "flushes/txn"];
+pub const HEAD: [&str; 10] = [
+    "workload",
+    "threads",
+    "target",
+    "TPS",
+    "mean ms",
+    "p95 ms",
+    "p99 ms",
+    "server bytes/txn",
+    "device bytes/txn",
+    "flushes/txn",
+];
 
-pub fn rows(results: &Results) -> Vec<[String; 8]> {
+/// TPS of each target relative to the one it is compared with, a row for each number of threads.
+pub fn relative(results: &Results) -> (Vec<String>, Vec<Vec<String>>) {
+    let pairs: Vec<(String, String)> = results
+        .targets()
+        .into_iter()
+        .filter_map(|target| Some((target.clone(), findings::baseline(results, &target)?)))
+        .collect();
+    let mut head = vec!["workload".to_string(), "threads".to_string()];
+    head.extend(pairs.iter().map(|(target, base)| format!("{target} / {base}")));
+    let mut rows = Vec::new();
+    for (workload, row_bytes) in results.workloads() {
+        for threads in results.threads() {
+            let cell = |(target, base): &(String, String)| {
+                let list = findings::verdicts(results, &workload, row_bytes, target, base);
+                match list.into_iter().find(|(n, _)| *n == threads) {
+                    None => "-".to_string(),
+                    Some((_, Verdict::Even(ratio))) => format!("even ({ratio:.2})"),
+                    Some((_, Verdict::Differs(ratio) | Verdict::Single(ratio))) => {
+                        format!("{ratio:.2}")
+                    }
+                }
+            };
+            let mut row = vec![results.label(&workload, row_bytes), threads.to_string()];
+            row.extend(pairs.iter().map(cell));
+            rows.push(row);
+        }
+    }
+    if pairs.is_empty() {
+        rows.clear();
+    }
+    (head, rows)
+}
+
+/// What `sluice advise` gave: settings, and what a program cannot apply.
+pub fn advice(results: &Results) -> (Vec<[String; 4]>, Vec<String>) {
+    let Some(line) = results.of_kind("advice").next() else { return (Vec::new(), Vec::new()) };
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let setting = |s: &Value| ["rule", "name", "before", "after"].map(|name| text_of(&s[name]));
+    let settings = list(&line["applied"]).iter().map(setting).collect();
+    let has_none = |a: &Value| a["settings"].as_object().is_none_or(|s| s.is_empty());
+    let other = |a: &Value| {
+        let (rule, title, evidence) = (&a["rule"], &a["title"], &a["evidence"]);
+        format!("{} {}: {}", text_of(rule), text_of(title), text_of(evidence))
+    };
+    let answer = list(&line["answer"]["advice"]);
+    (settings, answer.iter().filter(|a| has_none(a)).map(other).collect())
+}
+
+pub const ADVICE_HEAD: [&str; 4] = ["rule", "setting", "default", "advised"];
+
+fn table<R: AsRef<[String]>>(head: &[String], rows: &[R]) -> String {
+    let line = |cells: &[String]| {
+        let cells: Vec<String> = cells.iter().map(|c| c.replace('|', "\\|")).collect();
+        format!("| {} |\n", cells.join(" | "))
+    };
+    let body: String = rows.iter().map(|row| line(row.as_ref())).collect();
+    format!("{}|{}\n{body}", line(head), "---|".repeat(head.len()))
+}
+
+pub fn rows(results: &Results) -> Vec<[String; 10]> {
     let with_spread = |f: Option<Figure>| match f {
         None => "-".to_string(),
         Some(f) if f.count == 1 => short(f.median),
@@ -21,8 +91,10 @@ pub fn rows(results: &Results) -> Vec<[String; 8]> {
             cell.threads.to_string(),
             cell.target.clone(),
             with_spread(results.figure(&cell, tps)),
+            median(results.figure(&cell, latency("mean"))),
             with_spread(results.figure(&cell, latency("p95"))),
             median(results.figure(&cell, latency("p99"))),
+            median(results.figure(&cell, process_bytes)),
             median(results.figure(&cell, device_bytes)),
             median(results.figure(&cell, flushes)),
         ]
@@ -31,15 +103,28 @@ pub fn rows(results: &Results) -> Vec<[String; 8]> {
 }
 
 pub fn page(results: &Results) -> String {
-    let plan = &results.config["plan"];
-    let mut text = format!("# sluice bench: {}\n\n## Found\n\n", text_of(&plan["preset"]));
+    let mut text = format!("# sluice bench, {}\n\n", about::title(results));
+    for paragraph in about::paragraphs(results) {
+        text += &format!("{paragraph}\n\n");
+    }
+    text += "## Found\n\n";
     for sentence in findings::sentences(results) {
         text += &format!("- {sentence}\n");
     }
-    text += &format!("\n## Measured\n\n| {} |\n|{}\n", HEAD.join(" | "), "---|".repeat(HEAD.len()));
-    for row in rows(results) {
-        text += &format!("| {} |\n", row.map(|c| c.replace('|', "\\|")).join(" | "));
+    let (settings_given, other) = advice(results);
+    if !settings_given.is_empty() {
+        text += "\n## Settings that sluice advise gave\n\n";
+        text += &table(&ADVICE_HEAD.map(String::from), &settings_given);
     }
+    if !other.is_empty() {
+        text += "\nAdvice without a setting, not applied:\n\n";
+        text += &other.iter().map(|line| format!("- {line}\n")).collect::<String>();
+    }
+    let (head, rows_relative) = relative(results);
+    if !rows_relative.is_empty() {
+        text += &format!("\n## TPS, relative\n\n{}", table(&head, &rows_relative));
+    }
+    text += &format!("\n## Measured\n\n{}", table(&HEAD.map(String::from), &rows(results)));
     text += "\n## Configuration\n\n";
     for (name, value) in settings(results) {
         text += &format!("- {name}: `{value}`\n");
@@ -77,7 +162,7 @@ mod tests {
     fn a_recorded_run_as_markdown() {
         let results = Results::parse(super::super::data::tests::RECORDED).unwrap();
         let text = page(&results);
-        for wanted in ["## Found", "## Measured", "| innodb |", "processors"] {
+        for wanted in ["## Found", "## TPS, relative", "## Measured", "| innodb |", "processors"] {
             assert!(text.contains(wanted), "{wanted} in {text}");
         }
     }

@@ -4,6 +4,7 @@
 //! 2. The page needs nothing but itself: charts are inline SVG, no script, no font, no request.
 //! 3. Every text from the results is escaped (`svg::escaped`).
 
+mod about;
 mod charts;
 mod csv;
 mod data;

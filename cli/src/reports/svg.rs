@@ -149,6 +149,12 @@ pub fn lines(axes: &Axes, series: &[Series]) -> String {
     }
     for (at, one) in series.iter().enumerate() {
         let class = at % COLOURS;
+        // Side by side, so that the spreads of several series do not hide each other.
+        let aside = match axes.marks.is_empty() {
+            true => 0.0,
+            false => (at as f64 - (series.len() as f64 - 1.0) / 2.0) * 3.5,
+        };
+        let place = |x: f64| place(x) + aside;
         let path: Vec<String> =
             one.points.iter().map(|p| format!("{:.1},{:.1}", place(p.x), frame.y(p.y))).collect();
         frame.svg += &format!("<polyline class=\"s{class}\" points=\"{}\"/>", path.join(" "));
@@ -157,8 +163,8 @@ pub fn lines(axes: &Axes, series: &[Series]) -> String {
             if let Some((least, most)) = p.spread.filter(|s| s.0 < s.1) {
                 let (low, high) = (frame.y(least), frame.y(most));
                 frame.svg += &format!(
-                    "<line class=\"s{class}\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{low:.1}\" \
-                     y2=\"{high:.1}\"/>"
+                    "<path class=\"s{class}\" d=\"M{:.1} {low:.1}h4m-2 0V{high:.1}m-2 0h4\"/>",
+                    x - 2.0
                 );
             }
             frame.svg += &format!(

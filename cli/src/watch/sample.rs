@@ -43,6 +43,8 @@ pub struct Sample {
     pub rows_since_start: f64,
     pub device: Option<DeviceCounters>,
     pub process_bytes: Option<f64>,
+    /// Without what the page cache rounds up.
+    pub write_call_bytes: Option<f64>,
     pub cpu_s: Option<f64>,
     pub lag_s: Option<f64>,
     pub gauges: Vec<(String, f64)>,
@@ -130,8 +132,7 @@ impl Sampler {
         }
         let device = now.device.zip(then.device).map(|(now, then)| now.since(&then));
         let process = now.process.zip(then.process);
-        let written = process
-            .and_then(|(now, then)| Some(now.written_bytes?.saturating_sub(then.written_bytes?)));
+        let less = |now: Option<u64>, then: Option<u64>| Some(now?.saturating_sub(then?) as f64);
         let grown = |name: &str| now.status.since(&then.status, name);
         let commits = match grown("binlog_commits") {
             n if n > 0.0 => n,
@@ -149,7 +150,10 @@ impl Sampler {
             causes_since_start: total,
             rows_since_start: rows_changed(&now.status),
             device,
-            process_bytes: written.map(|n| n as f64),
+            process_bytes: process
+                .and_then(|(now, then)| less(now.written_bytes, then.written_bytes)),
+            write_call_bytes: process
+                .and_then(|(now, then)| less(now.write_call_bytes, then.write_call_bytes)),
             cpu_s: process.map(|(now, then)| now.cpu_s - then.cpu_s),
             lag_s: now.lag_s,
             gauges: gauges(&now.status),
@@ -168,6 +172,11 @@ impl Sample {
     /// What the device got beyond the server's own account; other programs are in it.
     pub fn beyond_bytes(&self) -> Option<f64> {
         Some((self.device?.written_bytes as f64 - self.server_bytes()).max(0.0))
+    }
+
+    /// The share of what the process wrote that the server's counters name.
+    pub fn named_share(&self) -> Option<f64> {
+        self.process_bytes.filter(|bytes| *bytes > 0.0).map(|bytes| self.server_bytes() / bytes)
     }
 
     /// Of all that reached the device, or of the server's own account where that is not known.
@@ -203,6 +212,7 @@ impl Sample {
             "bytes_by_cause": named(&self.causes),
             "bytes_by_cause_since_start": named(&self.causes_since_start),
             "beyond_bytes": self.beyond_bytes(), "process_bytes": self.process_bytes,
+            "write_call_bytes": self.write_call_bytes, "named_share": self.named_share(),
             "device_bytes": self.device.map(|d| d.written_bytes),
             "device_flushes": self.device.map(|d| d.flushes),
             "flushes_per_commit": self.flushes_per_commit(),

@@ -48,9 +48,16 @@ pub fn screen(sample: &Sample) -> String {
         number(sample.lag_s, 0)
     );
     text += &causes(&sample.causes, sample.beyond_bytes(), s);
+    if let (Some(bytes), Some(share)) = (sample.process_bytes, sample.named_share()) {
+        text += &format!(
+            "\nprocess: {:.2} MB/s written, of which the causes name {:.0} %\n",
+            bytes / s / 1e6,
+            share * 100.0
+        );
+    }
     if let Some(device) = sample.device {
         text += &format!(
-            "\ndevice: {:.2} MB/s written, {:.0} writes/s, {:.0} reads/s, {:.0} flushes/s, {:.0} % busy\n",
+            "device: {:.2} MB/s written, {:.0} writes/s, {:.0} reads/s, {:.0} flushes/s, {:.0} % busy\n",
             device.written_bytes as f64 / s / 1e6,
             device.writes as f64 / s,
             device.reads as f64 / s,
@@ -63,7 +70,7 @@ pub fn screen(sample: &Sample) -> String {
     }
     text.push('\n');
     for pair in sample.gauges.chunks(2) {
-        let cell = |(name, value): &(String, f64)| format!("{name:36} {value:14.0}   ");
+        let cell = |(name, value): &(String, f64)| format!("{name:31} {value:14.0}   ");
         text += pair.iter().map(cell).collect::<String>().trim_end();
         text.push('\n');
     }

@@ -70,6 +70,7 @@ pub struct PagesFile {
     /// Held by whoever writes chunks of the tail.
     writing: Mutex<()>,
     written_since_sync: AtomicU64,
+    pub written_bytes: AtomicU64,
     pub read_bytes: AtomicU64,
     pub memory_reads: AtomicU64,
 }
@@ -91,6 +92,7 @@ impl PagesFile {
             tail: RwLock::default(),
             writing: Mutex::default(),
             written_since_sync: AtomicU64::new(0),
+            written_bytes: AtomicU64::new(0),
             read_bytes: AtomicU64::new(0),
             memory_reads: AtomicU64::new(0),
         }
@@ -180,6 +182,7 @@ impl PagesFile {
             let Some((at, chunk)) = next else { return Ok(()) };
             self.file.write_at(&chunk.bytes[..chunk.len], at)?;
             self.written_since_sync.fetch_add(chunk.len as u64, Relaxed);
+            self.written_bytes.fetch_add(chunk.len as u64, Relaxed);
             self.tail.write().remove(&at);
         }
     }

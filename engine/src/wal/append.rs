@@ -203,6 +203,7 @@ impl Wal {
             flush_wait_ns: value(&c.flush_wait_ns),
             writes: value(&c.writes),
             written_bytes: value(&c.written_bytes),
+            made_bytes: segments.made_bytes,
             segments_kept: segments.live.saturating_sub(spare),
             segments_spare: spare.min(segments.live),
             segments_free: segments.free,

@@ -47,6 +47,8 @@ pub(super) struct SegmentCounts {
     pub live: u64,
     pub free: u64,
     pub created: u64,
+    /// Written to make segments: headers, and the zeros of new ones.
+    pub made_bytes: u64,
     pub recycled: u64,
     pub removed: u64,
 }
@@ -262,11 +264,13 @@ impl Segments {
 
     pub fn counts(&self) -> SegmentCounts {
         let set = self.set.read();
+        let (created, recycled) = (value(&self.created), value(&self.recycled));
         SegmentCounts {
             live: set.files.len() as u64,
             free: set.free.len() as u64,
-            created: value(&self.created),
-            recycled: value(&self.recycled),
+            created,
+            made_bytes: created * (BLOCK + self.segment_bytes) + recycled * BLOCK,
+            recycled,
             removed: value(&self.removed),
         }
     }

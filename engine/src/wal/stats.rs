@@ -21,6 +21,8 @@ pub struct WalStats {
     pub flush_wait_ns: u64,
     pub writes: u64,
     pub written_bytes: u64,
+    /// Written to make segments: headers, and the zeros of new ones.
+    pub made_bytes: u64,
     pub segments_kept: u64,
     pub segments_spare: u64,
     pub segments_free: u64,
