@@ -67,6 +67,12 @@ fn a_duplicate_is_one_when_it_is_locked() {
     passes(2382);
 }
 
+/// A delete mark was purged under an old snapshot, and with its key went the record of a rolled back
+/// transaction whose revert had not come there yet.
+fn a_revert_keeps_the_records_of_its_chain() {
+    [301127, 301210, 303805].into_iter().for_each(passes);
+}
+
 fn main() {
     runner::run(tests![
         the_same_seed_gives_the_same_trace,
@@ -77,5 +83,6 @@ fn main() {
         a_checkpoint_may_meet_a_new_transaction,
         pages_that_redo_made_for_nobody_are_freed,
         a_duplicate_is_one_when_it_is_locked,
+        a_revert_keeps_the_records_of_its_chain,
     ])
 }

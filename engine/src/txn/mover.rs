@@ -22,6 +22,10 @@ const STEP_BYTES: u64 = 1 << 20;
 /// More than a batch and a record.
 const BEHIND_BYTES: u64 = 4 << 20;
 
+/// So many versions moved since the last sweep, and as many as it kept, call for another: some were
+/// needed only until a revert, or until a committed version stood above them.
+const GROWN_MIN: u64 = 500;
+
 /// Who may need a moved version: a snapshot by its registration, a transaction by its id.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Pin {
@@ -47,21 +51,27 @@ pub(crate) struct Sweep {
     began: bool,
     /// After a sweep that found little: the log's end before which another would too.
     not_before: Lsn,
+    /// What the last sweep kept, and how many versions had been moved when it began.
+    kept_last: u64,
+    moved_before: u64,
+}
+
+/// What a version is to those who come later.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    /// Needed: its writer has no outcome, or its revert walks the chain of its records.
+    Open,
+    Committed,
+    /// Wholly reverted: in nobody's chain.
+    Reverted,
 }
 
 /// A version in the log that may have to move.
 struct Candidate {
     version: Moved,
-    is_settled: bool,
+    fate: Fate,
     awaits_purge: bool,
     note: Vec<u8>,
-}
-
-/// Some snapshot sees what the version replaced, and not the version.
-fn lies_between(context: &Context, pins: &[Snapshot], version: &Moved) -> bool {
-    let sees = |s: &Snapshot, id| s.sees(&context.table, id, None);
-    let replaced = version.replaced;
-    pins.iter().any(|s| !sees(s, version.txn) && replaced.is_none_or(|older| sees(s, older.txn)))
 }
 
 impl Context {
@@ -83,13 +93,19 @@ impl Context {
         };
         let pins = self.table.snapshots_below(next);
         let mut needed_by: HashSet<Pin> = pins.iter().map(|s| Pin::Snapshot(s.number())).collect();
-        for Candidate { version, is_settled, awaits_purge, note } in &candidates {
-            let needed = !is_settled
-                || lies_between(self, &pins, version)
-                || (*awaits_purge && !self.purge_hidden(&pins, version)?);
+        for Candidate { version, fate, awaits_purge, note } in &candidates {
+            let needed = match fate {
+                Fate::Open => true,
+                Fate::Reverted => false,
+                Fate::Committed => {
+                    self.lies_between(&pins, version)?
+                        || (*awaits_purge && !self.purge_hidden(&pins, version)?)
+                }
+            };
             if needed {
                 self.old.insert(version.lsn, version.tree, &version.key, note)?;
-                if pins.iter().all(|s| s.sees(&self.table, version.txn, None)) {
+                let is_seen = || pins.iter().all(|s| s.sees(&self.table, version.txn, None));
+                if *fate == Fate::Open || is_seen() {
                     needed_by.insert(Pin::Transaction(version.txn));
                 }
             }
@@ -102,6 +118,29 @@ impl Context {
         Ok(next < target)
     }
 
+    /// The registry is asked after the state: a commit publishes itself before it leaves it, and what
+    /// is reverted leaves it last.
+    fn fate(&self, txn: TxnId) -> Fate {
+        match self.table.state(txn) {
+            TxnState::Committed(_) => Fate::Committed,
+            TxnState::Aborted if !self.registry.contains(txn) => Fate::Reverted,
+            _ => Fate::Open,
+        }
+    }
+
+    /// Whether a snapshot needs a version of a committed writer: it sees what the version replaced, and
+    /// not the version. A first version ends the chain of its key, while anything stands there.
+    fn lies_between(&self, pins: &[Snapshot], version: &Moved) -> Result<bool> {
+        let sees = |s: &Snapshot, id| s.sees(&self.table, id, None);
+        let mut blind = pins.iter().filter(|s| !sees(s, version.txn));
+        let Some(replaced) = version.replaced else {
+            let stands = (version.txn, version.lsn);
+            return Ok(blind.next().is_some()
+                && self.look_at(version.tree, &version.key, stands)? != Met::Nothing);
+        };
+        Ok(blind.any(|s| sees(s, replaced.txn)))
+    }
+
     /// Purges a committed delete mark behind which no snapshot sees anything. Answers whether
     /// nobody needs to come back to it. While a rollback may bring it back, that is so only if
     /// every snapshot sees it: such a one the rollback itself puts away.
@@ -110,7 +149,7 @@ impl Context {
         let hides_nothing = self.hides_nothing(pins, mark)?;
         let met = match hides_nothing {
             true => self.purge_mark(mark.tree, &mark.key, stands)?,
-            false => self.look_at_mark(mark.tree, &mark.key, stands)?,
+            false => self.look_at(mark.tree, &mark.key, stands)?,
         };
         if hides_nothing && matches!(met, Met::Itself | Met::Nothing) {
             self.forget_settled(mark)?;
@@ -126,7 +165,7 @@ impl Context {
     /// needed by the revert, which walks the chain of its writer.
     fn forget_settled(&self, mark: &Moved) -> Result<()> {
         for (lsn, record) in self.old.all_below(mark.tree, &mark.key, mark.lsn)? {
-            if matches!(self.table.state(record.txn), TxnState::Committed(_)) {
+            if self.fate(record.txn) != Fate::Open {
                 self.old.forget(mark.tree, &mark.key, lsn)?;
             }
         }
@@ -210,9 +249,8 @@ impl Context {
         }
         let decoded = decode_record(record.payload)?;
         let Some(note) = Note::decode(decoded.note)? else { return Ok(None) };
-        // The registry is asked after the state: a commit publishes itself before it leaves it.
-        let is_settled = matches!(self.table.state(note.txn), TxnState::Committed(_));
-        let awaits_purge = is_settled && note.deletes && self.registry.awaits_purge(note.txn);
+        let fate = self.fate(note.txn);
+        let awaits_purge = note.deletes && self.registry.awaits_purge(note.txn);
         let version = Moved {
             lsn,
             tree: decoded.tree,
@@ -221,7 +259,7 @@ impl Context {
             deletes: note.deletes,
             key: note.key.to_vec(),
         };
-        Ok(Some(Candidate { version, is_settled, awaits_purge, note: decoded.note.to_vec() }))
+        Ok(Some(Candidate { version, fate, awaits_purge, note: decoded.note.to_vec() }))
     }
 
     /// Drops moved versions that nobody needs any more, a leaf at a time, and purges the delete
@@ -240,19 +278,23 @@ impl Context {
             let kept = sweep.kept.len() as u64;
             let pause = if sweep.dropped * 4 < kept { kept * 64 } else { 0 };
             sweep.not_before = Lsn(self.wal.end().0 + pause);
+            sweep.kept_last = kept;
             sweep.kept = Vec::new();
         }
         sweep.at = next;
         Ok(sweep.at.is_some())
     }
 
-    /// A sweep begins when somebody is gone who may have needed something.
+    /// A sweep begins when somebody is gone who may have needed something, and when the tree has
+    /// grown to twice its size.
     fn begin_sweep(&self, sweep: &mut Sweep) -> bool {
         let limit = self.old.moved_to();
         let pins = self.pins_below(limit);
         let someone_left = sweep.pins.iter().any(|pin| !pins.contains(pin));
         let due = pins.is_empty() || self.wal.end() >= sweep.not_before;
-        let news = someone_left || (sweep.left_behind && limit > sweep.limit);
+        let moved = self.old.moved.load(Ordering::Relaxed);
+        let grown = moved - sweep.moved_before >= sweep.kept_last.max(GROWN_MIN);
+        let news = someone_left || grown || (sweep.left_behind && limit > sweep.limit);
         if sweep.began && !(news && due) {
             sweep.pins.extend(pins);
             return false;
@@ -262,6 +304,7 @@ impl Context {
             at: Some(lsn_key(Lsn::ZERO, 0).to_vec()),
             limit,
             began: true,
+            moved_before: moved,
             ..Sweep::default()
         };
         true
@@ -293,18 +336,20 @@ impl Context {
             ControlFlow::Continue(())
         })?;
         let found = found.into_iter().collect::<Result<Vec<Moved>>>()?;
-        let settled: Vec<bool> = found
-            .iter()
-            .map(|m| matches!(self.table.state(m.txn), TxnState::Committed(_)))
-            .collect();
+        let fates: Vec<Fate> = found.iter().map(|m| self.fate(m.txn)).collect();
         let mut pins = self.table.snapshots_below(sweep.limit);
         if planted::is(Bug::SweepIgnoresSnapshots) {
             pins.clear();
         }
-        for (version, settled) in found.iter().zip(settled) {
-            let needed = !settled
-                || lies_between(self, &pins, version)
-                || (version.deletes && !self.purge_hidden(&pins, version)?);
+        for (version, fate) in found.iter().zip(fates) {
+            let needed = match fate {
+                Fate::Open => true,
+                Fate::Reverted => false,
+                Fate::Committed => {
+                    self.lies_between(&pins, version)?
+                        || (version.deletes && !self.purge_hidden(&pins, version)?)
+                }
+            };
             if needed {
                 sweep.kept.push(version.lsn.0);
             }

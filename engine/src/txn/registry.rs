@@ -128,6 +128,10 @@ impl Registry {
         self.backlog.store(purge.queue.len(), Ordering::Relaxed);
     }
 
+    pub fn contains(&self, id: TxnId) -> bool {
+        self.open.lock().contains_key(&id)
+    }
+
     /// Whether delete marks of `id`, which is committed, may still be waiting for the purge.
     pub fn awaits_purge(&self, id: TxnId) -> bool {
         // In this order: it enters the one before it leaves the other.

@@ -357,20 +357,15 @@ impl Context {
 
     /// Removes a delete mark, if it still stands.
     pub(super) fn purge_mark(&self, tree: TreeId, key: &[u8], stands: (TxnId, Lsn)) -> Result<Met> {
-        self.at_mark(tree, key, stands, &mut || Change::remove(&[][..]))
+        self.at_version(tree, key, stands, &mut || Change::remove(&[][..]))
     }
 
-    /// What has become of a delete mark.
-    pub(super) fn look_at_mark(
-        &self,
-        tree: TreeId,
-        key: &[u8],
-        stands: (TxnId, Lsn),
-    ) -> Result<Met> {
-        self.at_mark(tree, key, stands, &mut || Change::Keep)
+    /// What has become of a version.
+    pub(super) fn look_at(&self, tree: TreeId, key: &[u8], stands: (TxnId, Lsn)) -> Result<Met> {
+        self.at_version(tree, key, stands, &mut || Change::Keep)
     }
 
-    fn at_mark<'c>(
+    fn at_version<'c>(
         &self,
         tree: TreeId,
         key: &[u8],
