@@ -203,35 +203,24 @@ fn gone(dsn: &Dsn, before: &Counters, why: String) -> String {
 fn ask_more(client: &mut Client, facts: &mut Facts, args: &AdviseArgs) {
     let mut missing = Vec::new();
     let mut partial = false;
-    let mut ask = |client: &mut Client, what: &str, sql: &str| {
+    let mut ask = |what: &str, sql: &str| {
         client.rows(sql).map_err(|why| missing.push(format!("{what}: {why}"))).ok()
     };
     let trx = "SELECT COALESCE(MAX(TIMESTAMPDIFF(SECOND, trx_started, NOW())), 0) AS s FROM \
                information_schema.innodb_trx";
-    let rows = ask(client, "running transactions", trx);
+    let rows = ask("running transactions", trx);
     facts.longest_transaction_s = rows.and_then(|rows| rows.first()?.get("s")?.parse().ok());
     let (major, minor, _) = facts.version();
     let renamed = !facts.is_mariadb() && (major, minor) >= (8, 4);
     let sql = if renamed { "SHOW REPLICA STATUS" } else { "SHOW SLAVE STATUS" };
-    facts.replica = ask(client, "replication", sql).and_then(|mut rows| rows.pop());
-    if let Some(rows) = ask(client, "tables", &tables_sql()) {
+    facts.replica = ask("replication", sql).and_then(|mut rows| rows.pop());
+    if let Some(rows) = ask("tables", &tables_sql()) {
         facts.tables = rows.iter().map(table_fact).collect();
     }
     if facts.binlog() {
-        let files = ask(client, "files of the binlog", "SHOW BINARY LOGS").unwrap_or_default();
-        let sizes = files.iter().filter_map(|row| row.get("file_size")?.parse::<f64>().ok());
-        let limit = facts.variable("max_binlog_size");
-        facts.binlog_excess_bytes = sizes.reduce(f64::max).map(|most| (most - limit).max(0.0));
-        let readers =
-            "SELECT COUNT(*) AS n FROM information_schema.processlist WHERE command LIKE \
-                       'Binlog Dump%'";
-        let readers = ask(client, "readers of the binlog", readers);
-        let readers = readers.and_then(|rows| rows.first()?.get("n")?.parse::<f64>().ok());
-        let sql = if renamed { "SHOW REPLICAS" } else { "SHOW SLAVE HOSTS" };
-        let replicas = ask(client, "registered replicas", sql).map(|rows| rows.len() as f64);
-        facts.other_readers = readers.zip(replicas).map(|(all, known)| (all - known).max(0.0));
+        ask_about_binlog(facts, &mut ask, renamed);
     }
-    if let Some(grants) = ask(client, "rights", "SHOW GRANTS") {
+    if let Some(grants) = ask("rights", "SHOW GRANTS") {
         let mut all = grants.iter().flat_map(|row| row.values());
         let sees = |grant: &String| {
             let global = grant.contains(" ON *.* ");
@@ -242,22 +231,7 @@ fn ask_more(client: &mut Client, facts: &mut Facts, args: &AdviseArgs) {
         }
     }
     if facts.variables.is_on("performance_schema") {
-        let waits = "SELECT event_name AS e, count_star AS n, sum_timer_wait / 1e12 AS s FROM \
-                     performance_schema.events_waits_summary_global_by_event_name WHERE count_star \
-                     > 0 AND event_name <> 'idle' ORDER BY sum_timer_wait DESC LIMIT 8";
-        let rows = ask(client, "waits", waits).unwrap_or_default();
-        let number = |row: &Row, name: &str| row.get(name).and_then(|v| v.parse().ok());
-        let wait = |row: &Row| Some((row.get("e")?.clone(), number(row, "n")?, number(row, "s")?));
-        facts.waits = rows.iter().filter_map(wait).collect();
-        let files = "SELECT event_name AS e, count_misc AS n, sum_timer_misc / 1e12 AS s FROM \
-                     performance_schema.file_summary_by_event_name WHERE count_misc > 0";
-        let rows = ask(client, "file latency", files).unwrap_or_default();
-        let mean = |part: &str| {
-            let row = rows.iter().find(|row| row.get("e").is_some_and(|e| e.contains(part)))?;
-            Some(number(row, "s")? / f64::max(number(row, "n")?, 1.0))
-        };
-        facts.log_sync_s = mean("innodb_log_file");
-        facts.dblwr_sync_s = mean("dblwr");
+        ask_about_waits(facts, &mut ask);
     } else {
         missing.push("performance_schema is off: no waits and no latency of files".to_string());
     }
@@ -272,6 +246,42 @@ fn ask_more(client: &mut Client, facts: &mut Facts, args: &AdviseArgs) {
         sample_tables(client, facts, &mut missing);
     }
     facts.missing.extend(missing);
+}
+
+/// Answers rows, or notes why there are none.
+type Ask<'a> = dyn FnMut(&str, &str) -> Option<Vec<Row>> + 'a;
+
+fn ask_about_binlog(facts: &mut Facts, ask: &mut Ask<'_>, renamed: bool) {
+    let files = ask("files of the binlog", "SHOW BINARY LOGS").unwrap_or_default();
+    let sizes = files.iter().filter_map(|row| row.get("file_size")?.parse::<f64>().ok());
+    let limit = facts.variable("max_binlog_size");
+    facts.binlog_excess_bytes = sizes.reduce(f64::max).map(|most| (most - limit).max(0.0));
+    let readers = "SELECT COUNT(*) AS n FROM information_schema.processlist WHERE command LIKE \
+                   'Binlog Dump%'";
+    let readers = ask("readers of the binlog", readers);
+    let readers = readers.and_then(|rows| rows.first()?.get("n")?.parse::<f64>().ok());
+    let sql = if renamed { "SHOW REPLICAS" } else { "SHOW SLAVE HOSTS" };
+    let replicas = ask("registered replicas", sql).map(|rows| rows.len() as f64);
+    facts.other_readers = readers.zip(replicas).map(|(all, known)| (all - known).max(0.0));
+}
+
+fn ask_about_waits(facts: &mut Facts, ask: &mut Ask<'_>) {
+    let waits = "SELECT event_name AS e, count_star AS n, sum_timer_wait / 1e12 AS s FROM \
+                 performance_schema.events_waits_summary_global_by_event_name WHERE count_star \
+                 > 0 AND event_name <> 'idle' ORDER BY sum_timer_wait DESC LIMIT 8";
+    let rows = ask("waits", waits).unwrap_or_default();
+    let number = |row: &Row, name: &str| row.get(name).and_then(|v| v.parse().ok());
+    let wait = |row: &Row| Some((row.get("e")?.clone(), number(row, "n")?, number(row, "s")?));
+    facts.waits = rows.iter().filter_map(wait).collect();
+    let files = "SELECT event_name AS e, count_misc AS n, sum_timer_misc / 1e12 AS s FROM \
+                 performance_schema.file_summary_by_event_name WHERE count_misc > 0";
+    let rows = ask("file latency", files).unwrap_or_default();
+    let mean = |part: &str| {
+        let row = rows.iter().find(|row| row.get("e").is_some_and(|e| e.contains(part)))?;
+        Some(number(row, "s")? / f64::max(number(row, "n")?, 1.0))
+    };
+    facts.log_sync_s = mean("innodb_log_file");
+    facts.dblwr_sync_s = mean("dblwr");
 }
 
 fn tables_sql() -> String {
