@@ -94,15 +94,7 @@ impl Context {
         let pins = self.table.snapshots_below(next);
         let mut needed_by: HashSet<Pin> = pins.iter().map(|s| Pin::Snapshot(s.number())).collect();
         for Candidate { version, fate, awaits_purge, note } in &candidates {
-            let needed = match fate {
-                Fate::Open => true,
-                Fate::Reverted => false,
-                Fate::Committed => {
-                    self.lies_between(&pins, version)?
-                        || (*awaits_purge && !self.purge_hidden(&pins, version)?)
-                }
-            };
-            if needed {
+            if self.is_needed(&pins, version, *fate, *awaits_purge)? {
                 self.old.insert(version.lsn, version.tree, &version.key, note)?;
                 let is_seen = || pins.iter().all(|s| s.sees(&self.table, version.txn, None));
                 if *fate == Fate::Open || is_seen() {
@@ -126,6 +118,24 @@ impl Context {
             TxnState::Aborted if !self.registry.contains(txn) => Fate::Reverted,
             _ => Fate::Open,
         }
+    }
+
+    /// Whether somebody may come back to a version. One that waits for the purge is purged if it can be.
+    fn is_needed(
+        &self,
+        pins: &[Snapshot],
+        version: &Moved,
+        fate: Fate,
+        awaits_purge: bool,
+    ) -> Result<bool> {
+        Ok(match fate {
+            Fate::Open => true,
+            Fate::Reverted => false,
+            Fate::Committed => {
+                self.lies_between(pins, version)?
+                    || (awaits_purge && !self.purge_hidden(pins, version)?)
+            }
+        })
     }
 
     /// Whether a snapshot needs a version of a committed writer: it sees what the version replaced, and
@@ -342,15 +352,7 @@ impl Context {
             pins.clear();
         }
         for (version, fate) in found.iter().zip(fates) {
-            let needed = match fate {
-                Fate::Open => true,
-                Fate::Reverted => false,
-                Fate::Committed => {
-                    self.lies_between(&pins, version)?
-                        || (version.deletes && !self.purge_hidden(&pins, version)?)
-                }
-            };
-            if needed {
+            if self.is_needed(&pins, version, fate, version.deletes)? {
                 sweep.kept.push(version.lsn.0);
             }
         }
