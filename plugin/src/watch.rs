@@ -26,7 +26,7 @@ const SYNC: u32 = 2;
 const RESIZE: u32 = 3;
 
 /// As in `cpp/psi.cc`.
-const THREADS: [&str; 7] = [
+const THREADS: [&str; 8] = [
     "sluice-log",
     "sluice-check",
     "sluice-gc",
@@ -34,6 +34,7 @@ const THREADS: [&str; 7] = [
     "sluice-revert",
     "sluice-purge",
     "sluice-move",
+    "sluice-redo",
 ];
 
 /// What is not the engine's own is a file of the binary log.

@@ -6,6 +6,7 @@ use crate::row::spec;
 use crate::session::{PowerOff, Step};
 use crate::world::{Life, SESSIONS_MAX, TABLES};
 use sluice_engine::base::{Error, Result};
+use sluice_engine::db::Engine;
 use sluice_engine::os::sim::SimRng;
 use sluice_engine::os::sync::sleep;
 use std::sync::Arc;
@@ -60,6 +61,16 @@ pub fn operate(life: &Arc<Life>, seed: u64) {
     let mut rng = SimRng::new(seed);
     while life.goes_on() && one_order(life, &mut rng).is_ok() {
         sleep(Duration::from_micros(rng.below(40_000)));
+    }
+}
+
+/// An order that no session needs to hear of.
+pub fn look_after(engine: &Engine, rng: &mut SimRng) -> Result<()> {
+    sleep(Duration::from_micros(rng.below(5_000)));
+    match rng.below(6) {
+        0 => engine.checkpoint_now(),
+        1..=4 => engine.checkpoint_map_now(),
+        _ => engine.collect_garbage(1 << 18).map(|_| ()),
     }
 }
 

@@ -87,6 +87,10 @@ fn dirty_too_late() {
     is_found(Bug::DirtyTooLate, 60);
 }
 
+fn owed_not_in_redo_point() {
+    is_found(Bug::OwedNotInRedoPoint, 200);
+}
+
 fn main() {
     runner::run(tests![
         commit_without_flush,
@@ -108,5 +112,6 @@ fn main() {
         interval_not_checked,
         checkpoint_forgets_open,
         dirty_too_late,
+        owed_not_in_redo_point,
     ])
 }

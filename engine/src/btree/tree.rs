@@ -1,5 +1,6 @@
 //! A tree as its users see it: change one key, read one key.
 
+use super::apply::apply;
 use super::check::check_page;
 use super::codec;
 use super::node::{entry_bytes, Found, Node, UNDERFULL_BYTES};
@@ -32,6 +33,7 @@ impl Env {
     /// `next_page` lies above every page id that the store or the log ever named.
     pub fn new(pool: Arc<Pool>, wal: Arc<Wal>, next_page: PageId) -> Arc<Env> {
         pool.set_page_check(check_page);
+        pool.set_apply(apply);
         let next_page = AtomicU64::new(next_page.0.max(1));
         Arc::new(Env { pool, wal, next_page, dead: OnceLock::new() })
     }

@@ -16,11 +16,15 @@
 //! 6. Latches: parent before child, left before right.
 //! 7. A page that was given up ([`Pool::give_up`]) is never handed out again, whatever the store
 //!    holds of it: the work owed to it was put aside, so an older image would be wrong data.
+//! 8. A page that redo is owed to ([`Pool::owe`]) has no frame: who loads it applies what is owed
+//!    before letting go of the latch. Until then the redo point lies below it, and the frame is
+//!    dirty before the page is not owed any more.
 //!
 //! States of a frame, with the function that makes each transition:
 //!
 //! ```text
 //! absent  --Pool::read/write (miss)--> loading (exclusive)  --store has it--> clean
+//! loading --pay_loaded (redo owed)---> dirty(lsn of the first change applied)
 //! absent  --Pool::create-------------> clean, zeroed (exclusive)
 //! loading --store fails--------------> dead
 //! clean   --will_change--------------> dirty(rec_lsn)
@@ -33,6 +37,7 @@
 mod bad;
 mod evict;
 mod frame;
+mod owed;
 mod pool;
 mod table;
 #[cfg(test)]
@@ -40,4 +45,5 @@ mod tests;
 mod writeback;
 
 pub use frame::{ReadGuard, WriteGuard};
+pub use owed::{Apply, Tail};
 pub use pool::{Pool, PoolOptions, PoolStats};

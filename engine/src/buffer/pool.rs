@@ -2,6 +2,7 @@
 
 use super::bad::BadPages;
 use super::frame::{new_page_buf, Body, Meta, PageBuf, ReadGuard, WriteGuard, CLEAN};
+use super::owed::Owed;
 use super::table::{Shard, Slot, Table, SHARDS};
 use crate::base::{Error, Lsn, PageId, Result, TreeId, PAGE_BYTES};
 use crate::os::sync::{ArcRwLockWriteGuard, Condvar, Mutex, RawRwLock, RwLock};
@@ -73,6 +74,7 @@ pub struct Pool {
     compression: RwLock<HashMap<TreeId, Compression>>,
     check: OnceLock<PageCheck>,
     pub(super) bad: BadPages,
+    pub(super) owed: Owed,
 }
 
 enum Found<G> {
@@ -98,6 +100,7 @@ impl Pool {
             compression: RwLock::default(),
             check: OnceLock::new(),
             bad: BadPages::default(),
+            owed: Owed::default(),
         })
     }
 
@@ -113,7 +116,7 @@ impl Pool {
                 Found::Guard(guard) => return Ok(guard),
                 Found::Retry => {}
                 Found::Miss => {
-                    if let Some(guard) = self.load(page, None)? {
+                    if let Some(guard) = self.load(page)? {
                         return Ok(guard.downgrade());
                     }
                 }
@@ -123,21 +126,12 @@ impl Pool {
 
     /// The page with an exclusive latch.
     pub fn write(&self, page: PageId) -> Result<WriteGuard> {
-        self.write_or(page, None)
-    }
-
-    /// As [`Pool::write`], for redo: a page that the store does not have is zeroed.
-    pub fn write_or_create(&self, page: PageId, tree: TreeId) -> Result<WriteGuard> {
-        self.write_or(page, Some(tree))
-    }
-
-    fn write_or(&self, page: PageId, create: Option<TreeId>) -> Result<WriteGuard> {
         loop {
             match self.find_exclusive(page) {
                 Found::Guard(guard) => return Ok(guard),
                 Found::Retry => {}
                 Found::Miss => {
-                    if let Some(guard) = self.load(page, create)? {
+                    if let Some(guard) = self.load(page)? {
                         return Ok(guard);
                     }
                 }
@@ -162,6 +156,7 @@ impl Pool {
     /// that a checkpoint either has the page forgotten or replays the record that frees it.
     pub fn free(&self, page: PageId) {
         self.remove(page, || self.store.free(page));
+        self.owed.remove(page);
         self.bad.remove(page);
     }
 
@@ -184,10 +179,10 @@ impl Pool {
     }
 
     /// The lowest LSN that redo needs if the store as it is now became durable: lowest recovery
-    /// LSN over dirty frames and writebacks in flight, at most `log_end`. The caller must have
-    /// read `log_end` from the log before the call.
+    /// LSN over dirty frames, writebacks in flight and what is owed, at most `log_end`. The caller
+    /// must have read `log_end` from the log before the call.
     pub fn redo_point(&self, log_end: Lsn) -> Lsn {
-        let mut lowest = log_end.0;
+        let mut lowest = log_end.0.min(self.owed.lowest());
         for n in 0..SHARDS {
             for slot in &self.table.nth(n).slots {
                 let meta = &slot.meta;
@@ -215,10 +210,12 @@ impl Pool {
         }
     }
 
-    /// The trees of all pages in memory, some of them more than once.
+    /// The trees of all pages in memory or owed, some of them more than once.
     pub fn trees(&self) -> Vec<TreeId> {
         let of_shard = |n| self.table.nth(n).slots.iter().map(|s| s.meta.tree()).collect();
-        (0..SHARDS).flat_map(|n| -> Vec<TreeId> { of_shard(n) }).collect()
+        let mut trees = self.owed.trees();
+        trees.extend((0..SHARDS).flat_map(|n| -> Vec<TreeId> { of_shard(n) }));
+        trees
     }
 
     pub fn store(&self) -> &Arc<Store> {
@@ -297,15 +294,15 @@ impl Pool {
     }
 
     /// Reads a page into a new frame. None: another thread was faster, look again.
-    fn load(&self, page: PageId, create: Option<TreeId>) -> Result<Option<WriteGuard>> {
+    fn load(&self, page: PageId) -> Result<Option<WriteGuard>> {
         if page == PageId::ZERO {
             return Err(Error::corrupt("reference to page zero", "buffer"));
         }
-        let Some(mut guard) = self.enter(page, create.unwrap_or_default())? else {
+        let Some(mut guard) = self.enter(page, TreeId::default())? else {
             return Ok(None);
         };
         self.counters.misses.fetch_add(1, Relaxed);
-        match self.fill(&mut guard, create.is_some()) {
+        match self.fill(&mut guard) {
             Ok(()) => Ok(Some(guard)),
             Err(e) => {
                 self.drop_failed(guard.0);
@@ -314,27 +311,35 @@ impl Pool {
         }
     }
 
-    fn fill(&self, guard: &mut WriteGuard, may_create: bool) -> Result<()> {
+    fn fill(&self, guard: &mut WriteGuard) -> Result<()> {
         let page = guard.page();
         self.check_not_bad(page)?;
-        let bytes = &mut guard.0.bytes[..];
-        let Some(info) = self.store.read(page, bytes)? else {
-            if may_create {
-                bytes.fill(0);
-                return Ok(());
+        match self.store.read(page, &mut guard.0.bytes[..])? {
+            Some(info) => {
+                self.check_read(page, &guard.0.bytes[..])?;
+                guard.set_tree(info.tree);
             }
-            let what = format!("page {page} is not in the page map");
-            return Err(Error::corrupt(what, self.store.place_of(page)).of_page(page));
-        };
+            None => {
+                let Some(tree) = self.owed_creation(page) else {
+                    let what = format!("page {page} is not in the page map");
+                    return Err(Error::corrupt(what, self.store.place_of(page)).of_page(page));
+                };
+                guard.0.bytes.fill(0);
+                guard.set_tree(tree);
+            }
+        }
+        self.pay_loaded(guard)
+    }
+
+    fn check_read(&self, page: PageId, bytes: &[u8]) -> Result<()> {
         if page_id_of(bytes) != page {
             let what = format!("page {} in place of page {page}", page_id_of(bytes));
             return Err(Error::corrupt(what, self.store.place_of(page)).of_page(page));
         }
-        if let Some(check) = self.check.get() {
-            check(bytes).map_err(|error| self.at_place_of(page, error))?;
+        match self.check.get() {
+            Some(check) => check(bytes).map_err(|error| self.at_place_of(page, error)),
+            None => Ok(()),
         }
-        guard.set_tree(info.tree);
-        Ok(())
     }
 
     fn drop_failed(&self, mut body: ArcRwLockWriteGuard<RawRwLock, Body>) {

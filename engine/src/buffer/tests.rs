@@ -66,7 +66,6 @@ fn a_page_that_nobody_has_is_corrupt_and_leaves_no_frame() {
     fill(&mut pool.create(PageId(5), TREE).unwrap(), 1);
     assert_eq!(verify(&pool.read(PageId(5)).unwrap(), 5), 1);
     assert!(pool.create(PageId(5), TREE).is_err());
-    assert!(pool.write_or_create(PageId(6), TREE).unwrap().iter().all(|&b| b == 0));
 }
 
 #[test]
@@ -287,4 +286,85 @@ fn a_pool_can_be_evicted_to_the_last_frame() {
         pool.sweep(10_000);
     }
     assert_eq!(pool.stats().evictions, 300);
+}
+
+/// A change of these tests: the page's body becomes this byte. The byte 255 cannot be applied.
+fn apply(bytes: &mut [u8], page: PageId, change: &[u8], lsn: Lsn) -> crate::base::Result<()> {
+    if change[0] == 255 {
+        return Err(Error::corrupt("change", page.to_string()));
+    }
+    bytes[..8].copy_from_slice(&page.0.to_le_bytes());
+    bytes[8..16].copy_from_slice(&lsn.0.to_le_bytes());
+    bytes[16..].fill(change[0]);
+    Ok(())
+}
+
+/// Pages 1 to 3 in the store with LSN 10, and changes of pages 1 to 4 that are owed.
+fn pool_that_owes() -> Arc<Pool> {
+    let (_os, pool) = new_pool();
+    create(&pool, 1..=3, 10);
+    pool.writeback_before(Lsn(100), 10).unwrap();
+    (1..=3).for_each(|page| pool.discard(PageId(page)));
+    pool.set_apply(apply);
+    let mut tail = Tail::default();
+    tail.add(TREE, PageId(1), Lsn(9), &[255], false);
+    tail.add(TREE, PageId(3), Lsn(10), &[255], false);
+    tail.add(TREE, PageId(1), Lsn(20), &[7], false);
+    tail.add(TREE, PageId(2), Lsn(30), &[8], false);
+    tail.add(TREE, PageId(2), Lsn(40), &[9], false);
+    tail.add(TreeId(5), PageId(4), Lsn(50), &[1], true);
+    pool.owe(tail);
+    pool
+}
+
+#[test]
+fn who_misses_a_page_applies_what_is_owed_to_it() {
+    let pool = pool_that_owes();
+    let seen = |page| (pool.read(PageId(page)).unwrap()[8], pool.read(PageId(page)).unwrap()[16]);
+    assert_eq!([seen(1), seen(2), seen(4)], [(20, 7), (40, 9), (50, 1)]);
+    assert_eq!((pool.owed_pages(), pool.owed_applied()), (1, 4));
+    // The image in the store is new enough: it is not even read.
+    let misses = pool.stats().misses;
+    pool.pay(PageId(3)).unwrap();
+    assert_eq!((pool.owed_pages(), pool.stats().misses), (0, misses));
+    assert!(pool.trees().contains(&TreeId(5)));
+}
+
+#[test]
+fn what_is_owed_holds_the_redo_point_until_it_is_in_the_store() {
+    let pool = pool_that_owes();
+    let point = || pool.redo_point(Lsn(1000));
+    assert_eq!(point(), Lsn(9));
+    pool.pay(PageId(3)).unwrap();
+    drop(pool.write(PageId(1)).unwrap());
+    assert_eq!(point(), Lsn(20), "page 1 is dirty from the first change that was applied");
+    pool.writeback_before(Lsn(1000), 10).unwrap();
+    assert_eq!(point(), Lsn(30));
+    pool.give_up(PageId(2), TREE);
+    assert_eq!(point(), Lsn(50));
+    pool.forget_owed(TreeId(5));
+    assert_eq!(point(), Lsn(1000));
+    assert!(pool.read(PageId(4)).is_err());
+}
+
+#[test]
+fn what_cannot_be_applied_stays_owed_and_leaves_no_frame() {
+    let pool = pool_that_owes();
+    (1..=4).for_each(|page| pool.pay(PageId(page)).unwrap());
+    pool.writeback_before(Lsn(1000), 10).unwrap();
+    let mut tail = Tail::default();
+    tail.add(TREE, PageId(2), Lsn(60), &[255], false);
+    tail.add(TREE, PageId(6), Lsn(60), &[1], false);
+    tail.add(TREE, PageId(1), Lsn(60), &[3], false);
+    pool.owe(tail);
+    pool.discard(PageId(2));
+    for _ in 0..2 {
+        assert!(matches!(pool.read(PageId(2)), Err(Error::Corrupt { .. })));
+        assert!(matches!(pool.read(PageId(6)), Err(Error::Corrupt { .. })), "nobody made it");
+    }
+    assert_eq!(pool.owed_in_memory(), [(PageId(1), TREE)]);
+    pool.pay(PageId(1)).unwrap();
+    assert_eq!(pool.read(PageId(1)).unwrap()[16], 3);
+    assert_eq!(pool.next_owed(9, TreeId(4)).len(), 2);
+    assert_eq!(pool.next_owed(9, TREE).len(), 0, "only of trees below");
 }

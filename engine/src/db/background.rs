@@ -6,6 +6,7 @@ use super::engine::Engine;
 use crate::base::{Error, Result};
 use crate::os::observe;
 use crate::os::sync::{self, Condvar, Mutex};
+use crate::os::SIMULATED;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -19,6 +20,10 @@ const REVERT_STEP_RECORDS: usize = 1024;
 const PURGE_STEP_RECORDS: usize = 256;
 const EVICT_STEP_PAGES: usize = 64;
 const IDLE_CHECKPOINT: Duration = Duration::from_secs(30);
+/// Only recovery leaves something to redo.
+const REDO_IDLE: Duration = Duration::from_secs(3600);
+/// In the simulator much is to happen while redo is owed.
+const REDO_REST_SIMULATED: Duration = Duration::from_millis(10);
 /// After an error a worker rests, so that it neither spins nor floods the error log.
 const REST_AFTER_ERROR: Duration = Duration::from_secs(1);
 const REPORT_EVERY_NS: u64 = 10_000_000_000;
@@ -52,7 +57,9 @@ struct Worker {
     step: Step,
 }
 
-const WORKERS: [Worker; 7] = [
+const WORKERS: [Worker; 8] = [
+    // First: without threads it goes before those who need the pages.
+    Worker { name: "sluice-redo", idle: REDO_IDLE, step: Engine::redo_worker_step },
     Worker { name: "sluice-log", idle: Duration::from_millis(50), step: Engine::log_step },
     Worker { name: "sluice-check", idle: Duration::from_millis(100), step: Engine::space_step },
     Worker { name: "sluice-gc", idle: Duration::from_millis(100), step: Engine::gc_step },
@@ -190,6 +197,13 @@ impl Engine {
     /// Whether anything was logged since the last checkpoint but the checkpoint itself.
     fn has_news(&self) -> bool {
         self.wal.stats().records > self.records_at_checkpoint.load(Ordering::Relaxed)
+    }
+
+    fn redo_worker_step(&self) -> Result<Next> {
+        Ok(match self.redo_step()? {
+            true if SIMULATED => Next::After(REDO_REST_SIMULATED),
+            more => Next::from(more),
+        })
     }
 
     fn evict_step(&self) -> Result<Next> {

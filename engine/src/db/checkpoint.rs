@@ -3,7 +3,8 @@
 //! Order, and why:
 //! 1. The log's end is read before anything is looked at: whatever happens later lies behind it,
 //!    in the part of the log that recovery scans anyway.
-//! 2. Dirty pages from before that point are written, unless only space is wanted.
+//! 2. Redo that is owed is done and dirty pages from before that point are written, unless only
+//!    space is wanted.
 //! 3. The redo point is taken, then the ids to come, then the registry of transactions. A
 //!    transaction in the middle of a record says so and holds the scan's start back.
 //! 4. The log is flushed; what the note says of transactions is then durable.
@@ -49,6 +50,7 @@ impl Engine {
     fn checkpoint_with(&self, writeback: bool) -> Result<()> {
         let one_at_a_time = self.checkpointing.lock();
         if writeback {
+            self.finish_redo()?;
             let target = self.wal.end();
             while !self.pool.writeback_before(target, WRITEBACK_PAGES)? {
                 // A checkpoint needs the log in the end.

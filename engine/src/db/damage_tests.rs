@@ -47,7 +47,7 @@ pub(super) fn open_with(os: Arc<dyn Os>, host: Arc<dyn Host>) -> Result<Arc<Engi
     Engine::open_with(os, config, geometry, host)
 }
 
-fn geometry() -> Geometry {
+pub(super) fn geometry() -> Geometry {
     Geometry {
         log_segment_bytes: LOG_SEGMENT_BYTES,
         log_cache_bytes: 64 << 10,

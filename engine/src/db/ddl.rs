@@ -206,6 +206,8 @@ impl Engine {
             let appended = self.wal.append(RECORD_DROP_TREES, &[&payload]);
             self.wal.flush_to(appended.end)?;
         }
+        // Before their pages go: see `Engine::redo_step`.
+        ids.iter().for_each(|&id| self.pool.forget_owed(id));
         self.dropped_trees.lock().extend(ids);
         self.wake_background();
         Ok(())

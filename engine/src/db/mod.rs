@@ -5,8 +5,9 @@
 //! 1. Nothing is acknowledged that is not in the log as durably as `flush_at_commit` promises.
 //! 2. A row changes in all its indexes or in none; a statement or transaction that fails leaves
 //!    nothing visible.
-//! 3. Recovery reads the log twice from the last checkpoint: first for outcomes, then for pages
-//!    (`analysis`, `redo`). A page change is applied only to a page whose LSN is lower.
+//! 3. Recovery reads the log from the last checkpoint, for outcomes and for changes of pages
+//!    (`analysis`, `redo`). A page change is applied only to a page whose LSN is lower, and before
+//!    anybody sees the page; not all are when the engine opens.
 //! 4. The redo point, the scan's start and the pins of transactions, purge and snapshots are
 //!    computed from what the checkpoint read after the log's end (`checkpoint` says in which
 //!    order); a log segment is released only below all of them.
@@ -40,6 +41,8 @@ mod prepared;
 #[cfg(test)]
 mod quarantine_tests;
 mod redo;
+#[cfg(test)]
+mod redo_tests;
 mod room;
 #[cfg(feature = "sim")]
 mod simulated;

@@ -4,7 +4,7 @@ use super::analysis::{Analysis, Outcome, Trace};
 use super::config::{Config, Host, Level};
 use super::engine::{CheckpointState, Engine, Parts};
 use super::note::CheckpointNote;
-use super::redo::{catalog_damaged, GivenUp, Redo};
+use super::redo::{catalog_damaged, Redo, RedoTail};
 use super::table::{Counters, Table};
 use crate::base::{Csn, EntryHeader, Error, Lsn, PageId, Result, TreeId, TxnId, BLOCK_BYTES};
 use crate::binlog::{Binlog, BinlogRecovery};
@@ -130,6 +130,13 @@ impl Rooms {
         for (&page, &tree) in &analysis.bad_pages {
             self.pool.give_up(page, tree);
         }
+    }
+
+    /// Pages that records of the tail freed.
+    fn free(&self, analysis: &Analysis) {
+        let mut freed: Vec<PageId> = analysis.freed_pages.iter().copied().collect();
+        freed.sort_unstable();
+        freed.into_iter().for_each(|page| self.pool.free(page));
     }
 }
 
@@ -285,13 +292,18 @@ impl Opening {
         let mut analysis = Analysis::new(&note)?;
         let anchor = WalAnchor { scan_from: note.scan_from, durable: note.durable };
         let options = wal_options(&self.config, self.geometry);
+        let mut tail = RedoTail::new(note.redo_from, self.config.buffer_pool_bytes);
         let wal = Wal::recover(Arc::clone(&self.os), options, anchor, &mut |lsn, record| {
-            analysis.visit(lsn, record)
+            analysis.visit(lsn, record)?;
+            tail.visit(lsn, record)
         })?;
+        let scan_ns = self.os.now_ns() - begin_ns;
         let next_page = analysis.next_page.max(store.max_page().0 + 1);
         let rooms = self.connect(wal, store, PageId(next_page));
         rooms.give_up(&analysis);
-        let (applied, damage) = self.redo(&rooms, &note, &analysis)?;
+        let redo = Redo { pool: &rooms.pool, wal: &rooms.wal, analysis: &analysis };
+        let damage = redo.run(tail)?;
+        rooms.free(&analysis);
         let ctx = self.restore_transactions(&rooms, &note, &analysis);
         let catalog_tree = Tree::open(Arc::clone(&rooms.env), CATALOG_TREE, note.catalog_root);
         let old_root = note.old_versions_root;
@@ -310,30 +322,15 @@ impl Opening {
         engine.host.log(
             Level::Note,
             &format!(
-                "recovered in {ms} ms: {} log records in {scanned} bytes, \
-                 {applied} page changes redone",
-                analysis.records
+                "recovered in {ms} ms: {} log records in {scanned} bytes read in {} ms, \
+                 {} page changes redone, {} pages left to redo in the background",
+                analysis.records,
+                scan_ns / 1_000_000,
+                engine.pool.owed_applied(),
+                engine.pool.owed_pages(),
             ),
         );
         Ok(engine)
-    }
-
-    fn redo(
-        &self,
-        rooms: &Rooms,
-        note: &CheckpointNote,
-        analysis: &Analysis,
-    ) -> Result<(u64, Vec<GivenUp>)> {
-        let end = rooms.wal.end();
-        let mut redo = Redo { pool: &rooms.pool, analysis, applied: 0, damage: Vec::new() };
-        rooms.wal.scan(note.redo_from, end, &mut |lsn, record| redo.visit(lsn, record))?;
-        let Redo { applied, damage, .. } = redo;
-        let mut freed: Vec<PageId> = analysis.freed_pages.iter().copied().collect();
-        freed.sort_unstable();
-        for page in freed {
-            rooms.pool.free(page);
-        }
-        Ok((applied, damage))
     }
 
     /// Everybody without an outcome is rolled back; prepared ones wait for their coordinator.

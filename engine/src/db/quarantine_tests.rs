@@ -13,19 +13,30 @@ use std::sync::Arc;
 
 /// Damages the record of every leaf of the first table's rows, or repairs it again.
 fn flip_leaves(os: &Arc<SimOs>) -> BTreeSet<PageId> {
+    let places = leaf_places(os);
+    flip(os, &places);
+    places.iter().map(|place| place.0).collect()
+}
+
+fn flip(os: &SimOs, places: &[(PageId, u64)]) {
+    for (_, offset) in places {
+        os.flip_bit(&Path::new(DATA).join("pages"), offset + 30, 2);
+    }
+}
+
+/// Every leaf of the first table's rows, and where its record begins.
+fn leaf_places(os: &Arc<SimOs>) -> Vec<(PageId, u64)> {
     let dir = Directory::open(os.clone(), DATA, None).unwrap();
     let tree = {
         let pages = dir.map().unwrap().pages;
         // Trees are numbered in the order of creation: the first table's rows come first.
         pages.iter().map(|p| p.tree).filter(|t| t.0 >= 16).min().unwrap()
     };
-    let mut flipped = BTreeSet::new();
-    for place in dir.map().unwrap().pages.iter().filter(|p| p.tree == tree) {
-        os.flip_bit(&Path::new(DATA).join("pages"), place.offset + 30, 2);
-        flipped.insert(place.page);
-    }
-    assert!(!flipped.is_empty());
-    flipped
+    let pages = dir.map().unwrap().pages;
+    let of_tree = pages.iter().filter(|place| place.tree == tree);
+    let places: Vec<_> = of_tree.map(|place| (place.page, place.offset)).collect();
+    assert!(!places.is_empty());
+    places
 }
 
 fn filled() -> (Arc<SimOs>, Writer) {
@@ -88,6 +99,7 @@ fn redo_of_a_damaged_page_is_put_aside_and_the_redo_point_moves_on() {
     let os = killed(&os);
     let flipped = flip_leaves(&os);
     let (engine, listener) = open(&os).unwrap();
+    engine.step().unwrap();
     let lines = listener.0.lock().unwrap().join("\n");
     assert!(lines.contains("/data/pages offset") && lines.contains("page "), "{lines}");
     assert_first_is_damaged(&engine, &w.contents);
@@ -107,8 +119,32 @@ fn a_page_given_up_by_redo_stays_so_without_a_checkpoint() {
     }
     let os = killed(&os);
     flip_leaves(&os);
-    drop(open(&os).unwrap());
+    let engine = open(&os).unwrap().0;
+    // It is damaged, and what is owed to it stays owed until the background comes to it.
+    assert_first_is_damaged(&engine, &w.contents);
+    assert!(engine.pool.given_up().is_empty() && engine.pool.owed_pages() > 0);
+    engine.step().unwrap();
+    assert!(!engine.pool.given_up().is_empty());
+    drop(engine);
     assert_stays_given_up_until_dropped(&os, &w.contents);
+}
+
+#[test]
+fn a_page_that_is_repaired_before_redo_gave_it_up_gets_its_changes() {
+    let (os, mut w) = filled();
+    for round in 0..10 {
+        w.transaction(TABLES[round % 2], 8);
+    }
+    let os = killed(&os);
+    let places = leaf_places(&os);
+    flip(&os, &places);
+    let engine = open(&os).unwrap().0;
+    assert_first_is_damaged(&engine, &w.contents);
+    flip(&os, &places);
+    for name in TABLES {
+        let found = scan(&engine, &engine.table(name).unwrap().unwrap(), 0).unwrap();
+        assert_eq!(found, expected(&w.contents[name], 0));
+    }
 }
 
 #[test]

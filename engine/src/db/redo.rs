@@ -1,70 +1,196 @@
-//! Second pass over the log's tail: page changes that the page map does not contain yet.
+//! Redo: page changes of the log's tail that the page map does not contain yet.
+//!
+//! The scan that finds the log's end gathers them by page ([`RedoTail`]). What fits the memory set
+//! aside for it is left to whoever touches the page first, and to the background
+//! ([`Engine::redo_step`]): the engine opens meanwhile. What comes before that is applied at once,
+//! a memoryful at a time, by several threads, each page once. Pages of the catalog are always
+//! brought up to date at once: without it there is nothing to open.
 
 use super::analysis::Analysis;
+use super::engine::Engine;
 use crate::base::{Error, Lsn, PageId, Result, TreeId};
-use crate::btree::{apply, change_creates_page, decode_record, page_lsn, RECORD_TREE};
-use crate::buffer::Pool;
-use crate::catalog::FIRST_USER_TREE;
-use crate::wal::RecordRef;
+use crate::btree::{change_creates_page, decode_record, RECORD_TREE};
+use crate::buffer::{Pool, Tail};
+use crate::catalog::{CATALOG_TREE, FIRST_USER_TREE};
+use crate::os::sync::{self, Mutex};
+use crate::os::SIMULATED;
+use crate::wal::{RecordRef, Wal};
+use std::sync::Arc;
 
-pub(crate) struct Redo<'a> {
-    pub pool: &'a Pool,
-    pub analysis: &'a Analysis,
-    pub applied: u64,
-    /// Pages that could not be brought up to date, for the first reason met.
-    pub damage: Vec<GivenUp>,
+/// Threads that redo together while the engine opens, and pages that one of them takes at a time.
+const THREADS: usize = 4;
+const BATCH_PAGES: usize = 32;
+/// Fewer pages than this are not worth a thread.
+const THREAD_PAGES: usize = if SIMULATED { 4 } else { 256 };
+/// Pages of one step in the background. Few in the simulator, so that much happens meanwhile.
+const STEP_PAGES: usize = if SIMULATED { 1 } else { 64 };
+/// Memory for changes that are left for later: this share of the pool, which is empty at first.
+const MEMORY_SHARE: u64 = 2;
+const MEMORY_MAX: u64 = 512 << 20;
+/// Trees below it are those of the catalog.
+const AFTER_CATALOG: TreeId = TreeId(CATALOG_TREE.0 + 1);
+/// Trees below it are all trees.
+const ALL_TREES: TreeId = TreeId(u32::MAX);
+
+/// Changes from the redo point on, as long as there is memory for them.
+pub(crate) struct RedoTail {
+    redo_from: Lsn,
+    changes: Tail,
+    memory_bytes: usize,
+    /// The first record that did not fit.
+    rest_from: Option<Lsn>,
 }
 
+impl RedoTail {
+    pub fn new(redo_from: Lsn, pool_bytes: u64) -> RedoTail {
+        let memory_bytes = (pool_bytes / MEMORY_SHARE).min(MEMORY_MAX) as usize;
+        RedoTail { redo_from, changes: Tail::default(), memory_bytes, rest_from: None }
+    }
+
+    pub fn visit(&mut self, lsn: Lsn, record: RecordRef<'_>) -> Result<()> {
+        if record.kind != RECORD_TREE || lsn < self.redo_from || self.rest_from.is_some() {
+            return Ok(());
+        }
+        if self.changes.bytes() >= self.memory_bytes {
+            self.rest_from = Some(lsn);
+            return Ok(());
+        }
+        let record = decode_record(record.payload)?;
+        for (page, change) in record.changes() {
+            let creates = change_creates_page(change);
+            self.changes.add(record.tree, page, lsn, change, creates);
+        }
+        Ok(())
+    }
+}
+
+/// A page that could not be brought up to date, for the first reason met.
 pub(crate) struct GivenUp {
     pub page: PageId,
     pub tree: TreeId,
     pub error: Error,
 }
 
+pub(crate) struct Redo<'a> {
+    pub pool: &'a Arc<Pool>,
+    pub wal: &'a Wal,
+    pub analysis: &'a Analysis,
+}
+
 impl Redo<'_> {
-    pub fn visit(&mut self, lsn: Lsn, record: RecordRef<'_>) -> Result<()> {
-        if record.kind != RECORD_TREE {
-            return Ok(());
+    /// Applies what must be applied before the engine opens, and owes the rest.
+    pub fn run(&self, mut tail: RedoTail) -> Result<Vec<GivenUp>> {
+        let progress = Arc::new(Mutex::new(Progress::default()));
+        loop {
+            let mut changes = std::mem::take(&mut tail.changes);
+            changes.retain(|page, tree| {
+                let gone = self.analysis.freed_pages.contains(&page)
+                    || self.analysis.dropped_trees.contains(&tree);
+                !gone && !self.pool.is_given_up(page)
+            });
+            self.pool.owe(changes);
+            let Some(from) = tail.rest_from.take() else { break };
+            pay_all(self.pool, ALL_TREES, &progress)?;
+            let end = self.wal.end();
+            self.wal.scan(from, end, &mut |lsn, record| tail.visit(lsn, record))?;
         }
-        let record = decode_record(record.payload)?;
-        if self.analysis.dropped_trees.contains(&record.tree) {
-            return Ok(());
+        // What is in memory was redone up to where this part of the tail begins.
+        pay(self.pool, self.pool.owed_in_memory(), &progress);
+        pay_all(self.pool, AFTER_CATALOG, &progress)?;
+        let damage = std::mem::take(&mut progress.lock().damage);
+        Ok(damage)
+    }
+}
+
+/// What the threads that redo together know of each other.
+#[derive(Default)]
+struct Progress {
+    damage: Vec<GivenUp>,
+    /// The first error, which ends all of them.
+    failure: Option<Error>,
+}
+
+/// Applies all that is owed to trees below `end`, several threads at a time.
+fn pay_all(pool: &Arc<Pool>, end: TreeId, progress: &Arc<Mutex<Progress>>) -> Result<()> {
+    let mut helpers = Vec::new();
+    let pages = pool.next_owed(THREADS * THREAD_PAGES, end).len();
+    for _ in 1..THREADS.min(pages / THREAD_PAGES) {
+        let (pool, progress) = (Arc::clone(pool), Arc::clone(progress));
+        // Without the thread it takes longer.
+        helpers.extend(sync::spawn("sluice-redo", move || pay_batches(&pool, end, &progress)));
+    }
+    pay_batches(pool, end, progress);
+    helpers.into_iter().for_each(sync::JoinHandle::join);
+    match progress.lock().failure.take() {
+        Some(error) => Err(error),
+        None if pool.next_owed(1, end).is_empty() => Ok(()),
+        None => Err(Error::Refused("redo did not come to its end".into())),
+    }
+}
+
+fn pay_batches(pool: &Pool, end: TreeId, progress: &Mutex<Progress>) {
+    loop {
+        let batch = pool.next_owed(BATCH_PAGES, end);
+        if batch.is_empty() || !pay(pool, batch, progress) {
+            return;
         }
-        for (page, change) in record.changes() {
-            if self.analysis.freed_pages.contains(&page) || self.pool.is_given_up(page) {
-                continue;
+    }
+}
+
+/// Answers whether it makes sense to go on.
+fn pay(pool: &Pool, pages: Vec<(PageId, TreeId)>, progress: &Mutex<Progress>) -> bool {
+    for (page, tree) in pages {
+        let Err(error) = pool.pay(page) else { continue };
+        let mut progress = progress.lock();
+        match put_aside(pool, page, tree, error) {
+            Ok(given_up) => progress.damage.extend(given_up),
+            Err(error) => {
+                progress.failure.get_or_insert(error);
+                return false;
             }
-            let done = self.redo_change(record.tree, page, change, lsn);
-            self.unless_given_up(record.tree, page, done)?;
         }
-        Ok(())
+    }
+    let failed = progress.lock().failure.is_some();
+    !failed
+}
+
+/// The changes of a damaged page are put aside with it (rules S8): the engine opens, and those who
+/// need the page get an error. None: somebody else was faster, or nobody wants the page any more.
+fn put_aside(pool: &Pool, page: PageId, tree: TreeId, error: Error) -> Result<Option<GivenUp>> {
+    match error {
+        _ if !pool.is_owed(page) => Ok(None),
+        Error::Corrupt { .. } if tree < FIRST_USER_TREE => Err(catalog_damaged(&error)),
+        Error::Corrupt { .. } => {
+            let fresh = pool.give_up(page, tree);
+            Ok(fresh.then(|| GivenUp { page, tree, error: error.of_page(page) }))
+        }
+        other => Err(other),
+    }
+}
+
+impl Engine {
+    /// Applies some of what recovery left. Answers whether there is more.
+    pub(crate) fn redo_step(&self) -> Result<bool> {
+        let mut failure = None;
+        for (page, tree) in self.pool.next_owed(STEP_PAGES, ALL_TREES) {
+            let Err(error) = self.pool.pay(page) else { continue };
+            match put_aside(&self.pool, page, tree, error) {
+                Ok(given_up) => self.record_redo_damage(given_up.as_slice())?,
+                // Others can be helped all the same.
+                Err(error) => failure = failure.or(Some(error)),
+            }
+        }
+        match failure {
+            Some(error) => Err(error),
+            None => Ok(self.pool.owed_pages() > 0),
+        }
     }
 
-    /// The changes of a damaged page are put aside with it (rules S8): the engine opens, and
-    /// those who need the page get an error. Without the catalog there is nothing to open.
-    fn unless_given_up(&mut self, tree: TreeId, page: PageId, done: Result<()>) -> Result<()> {
-        match done {
-            Err(error @ Error::Corrupt { .. }) if tree >= FIRST_USER_TREE => {
-                self.pool.give_up(page, tree);
-                self.damage.push(GivenUp { page, tree, error: error.of_page(page) });
-                Ok(())
-            }
-            Err(error @ Error::Corrupt { .. }) => Err(catalog_damaged(&error)),
-            other => other,
+    /// Applies all of it: what is owed holds the redo point.
+    pub(crate) fn finish_redo(&self) -> Result<()> {
+        while self.redo_step()? {
+            self.check_running()?;
         }
-    }
-
-    fn redo_change(&mut self, tree: TreeId, page: PageId, change: &[u8], lsn: Lsn) -> Result<()> {
-        let mut guard = match change_creates_page(change) {
-            true => self.pool.write_or_create(page, tree)?,
-            false => self.pool.write(page)?,
-        };
-        if page_lsn(&guard) >= lsn {
-            return Ok(());
-        }
-        guard.will_change(lsn);
-        apply(guard.bytes_mut(), page, change, lsn)?;
-        self.applied += 1;
         Ok(())
     }
 }

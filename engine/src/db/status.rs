@@ -33,6 +33,7 @@ impl Engine {
             ("log_durable_lsn", log.durable.0),
             ("log_oldest_lsn", log.oldest.0),
             ("log_redo_bytes", self.redo_bytes()),
+            ("redo_owed_pages", self.pool.owed_pages() as u64),
             ("log_records", log.records),
             ("log_flushes", log.flushes),
             ("log_flush_waits", log.flush_waits),

@@ -45,11 +45,13 @@ pub enum Bug {
     CheckpointForgetsOpen,
     /// A page is marked dirty from behind its record, not from before it.
     DirtyTooLate,
+    /// The redo point does not count the pages whose redo is still owed.
+    OwedNotInRedoPoint,
 }
 
 #[cfg(feature = "sim")]
 impl Bug {
-    pub const ALL: [Bug; 19] = [
+    pub const ALL: [Bug; 20] = [
         Bug::CommitWithoutFlush,
         Bug::LogWriteNotDurable,
         Bug::CheckpointWithoutStoreSync,
@@ -69,6 +71,7 @@ impl Bug {
         Bug::IntervalNotChecked,
         Bug::CheckpointForgetsOpen,
         Bug::DirtyTooLate,
+        Bug::OwedNotInRedoPoint,
     ];
 }
 

@@ -25,6 +25,11 @@ impl Store {
         }
     }
 
+    /// The LSN of the newest image of a page, by the map.
+    pub fn lsn_of(&self, page: PageId) -> Result<Option<Lsn>> {
+        Ok(self.entry(page)?.map(|entry| entry.lsn()))
+    }
+
     /// The tree of a page, as far as the map can be read.
     pub fn tree_of(&self, page: PageId) -> Option<TreeId> {
         self.entry(page).ok().flatten().map(|entry| entry.tree())

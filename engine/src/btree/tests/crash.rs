@@ -5,6 +5,7 @@ use super::support::{new_store, new_wal, store_options, wal_options};
 use super::*;
 use crate::base::codec::{put_u64, Reader};
 use crate::base::Error;
+use crate::buffer::Tail;
 use crate::os::sim::{Fault, SimOs};
 use crate::store::Store;
 use crate::wal::{Wal, WalAnchor};
@@ -55,28 +56,16 @@ fn recover(os: &Arc<SimOs>) -> Result<Arc<Env>> {
         next = record.changes().fold(next, |next, (page, _)| next.max(page.0 + 1));
     }
     let env = Env::new(pool, wal, PageId(next));
+    let mut owed = Tail::default();
     for (lsn, payload) in &tail {
-        redo(&env, *lsn, payload, &freed)?;
+        let record = decode_record(payload)?;
+        for (page, change) in record.changes().filter(|(page, _)| !freed.contains(page)) {
+            owed.add(record.tree, page, *lsn, change, change_creates_page(change));
+        }
     }
+    env.pool.owe(owed);
     freed.into_iter().for_each(|page| env.pool.free(page));
     Ok(env)
-}
-
-fn redo(env: &Env, lsn: Lsn, payload: &[u8], freed: &BTreeSet<PageId>) -> Result<()> {
-    let record = decode_record(payload)?;
-    for (page, change) in record.changes().filter(|(page, _)| !freed.contains(page)) {
-        let mut guard = env.pool.write_or_create(page, record.tree)?;
-        let node = Node::new(&guard);
-        if node.lsn() >= lsn {
-            continue;
-        }
-        if node.page_id() == PageId::ZERO && !change_creates_page(change) {
-            return Err(Error::corrupt("page to redo is missing", page.to_string()));
-        }
-        guard.will_change(lsn);
-        apply(guard.bytes_mut(), page, change, lsn)?;
-    }
-    Ok(())
 }
 
 impl World {
@@ -111,6 +100,11 @@ impl World {
                 }
                 8 => drop(env.pool.evict_step(self.draw.rng.below(20) as usize)?),
                 9 => drop(env.pool.store().gc_step(100_000)?),
+                10 => {
+                    for (page, _) in env.pool.next_owed(2, TreeId(u32::MAX)) {
+                        env.pool.pay(page)?;
+                    }
+                }
                 _ => self.change(&tree, &mut model, removes)?,
             }
         }
