@@ -8,6 +8,7 @@
 mod facts;
 mod output;
 mod rules_data;
+mod rules_durable;
 mod rules_host;
 mod rules_log;
 mod rules_pages;
@@ -155,6 +156,7 @@ type Rule = fn(&Facts) -> Option<Advice>;
 pub fn rules() -> Vec<Rule> {
     let mut rules: Vec<Rule> = Vec::new();
     rules.extend(rules_log::RULES);
+    rules.extend(rules_durable::RULES);
     rules.extend(rules_pages::RULES);
     rules.extend(rules_data::RULES);
     rules.extend(rules_host::RULES);

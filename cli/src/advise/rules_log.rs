@@ -1,11 +1,10 @@
-//! Rules about logs and commits: W01, W02, W09 to W12.
+//! Rules about logs and commits: W01, W02, W11, W12.
 
 use super::facts::Facts;
-use super::Severity::{Critical, Note, Warning};
+use super::Severity::{Critical, Warning};
 use super::{Advice, Rule};
-use crate::host;
 
-pub const RULES: [Rule; 8] = [w01, w02, w09, w10, w11, w12, w12_large, one_flush];
+pub const RULES: [Rule; 5] = [w01, w02, w11, w12, w12_large];
 
 /// Above it a commit stops all others before MariaDB 11.7; from then on the default of
 /// binlog_large_commit_threshold, above which it does not.
@@ -82,69 +81,6 @@ fn w02(facts: &Facts) -> Option<Advice> {
     })
 }
 
-fn is_durable(facts: &Facts) -> bool {
-    facts.variable("innodb_flush_log_at_trx_commit") == 1.0
-        && (!facts.binlog() || facts.variable("sync_binlog") == 1.0)
-}
-
-fn w09(facts: &Facts) -> Option<Advice> {
-    let measured = facts.probe.as_ref().and_then(|p| host::quantile(&p.flush_4k_us, 0.99));
-    let p99_us = measured.or(facts.log_sync_s.map(|s| s * 1e6))?;
-    if p99_us <= 500.0 || !is_durable(facts) || facts.commits_per_s() < 1.0 {
-        return None;
-    }
-    let source = match measured {
-        Some(_) => "measured on the storage (99th percentile)",
-        None => "mean of the log file in performance_schema",
-    };
-    let flushes = if facts.binlog() { 2 } else { 1 };
-    Some(
-        Advice::new("W09", Warning, 0.6, "Flushes of the disk are slow, and commits wait for them")
-            .because(format!(
-                "{p99_us:.0} us a flush, {source}; {:.0} commits a second, each waits for {flushes}",
-                facts.commits_per_s()
-            ))
-            .expect("storage with power-loss protection answers flushes in 20 to 100 us")
-            .change("a drive with power-loss protection (capacitors)")
-            .change("more sessions per group: binlog_commit_wait_count and binlog_commit_wait_usec (MariaDB) trade latency for fewer flushes and keep every commit durable"),
-    )
-}
-
-fn w10(facts: &Facts) -> Option<Advice> {
-    let flush = facts.variables.number("innodb_flush_log_at_trx_commit")?;
-    let sync = facts.variable("sync_binlog");
-    let binlog_unsafe = facts.binlog() && sync != 1.0;
-    if flush == 1.0 && !binlog_unsafe {
-        return None;
-    }
-    let mut lost = Vec::new();
-    match flush as i64 {
-        1 => {}
-        2 => lost.push("a power cut loses up to the last second of commits".to_string()),
-        _ => lost.push("a crash of the server loses up to the last second of commits".to_string()),
-    }
-    if binlog_unsafe {
-        let amount = match sync as i64 {
-            0 => "what the operating system had not written (up to 30 s by default)".to_string(),
-            n => format!("up to {n} groups of commits"),
-        };
-        lost.push(format!("a power cut loses from the binlog {amount}; replicas may then differ"));
-    }
-    Some(
-        Advice::new("W10", Warning, 0.1, "Commits are not durable")
-            .because(format!(
-                "innodb_flush_log_at_trx_commit = {flush}, sync_binlog = {sync}, binlog {}",
-                if facts.binlog() { "on" } else { "off" }
-            ))
-            .expect("no speed: this is what the present speed costs")
-            .change("SET GLOBAL innodb_flush_log_at_trx_commit = 1; SET GLOBAL sync_binlog = 1; -- if the loss below is not acceptable; commits then wait for the disk")
-            .set("innodb_flush_log_at_trx_commit", 1)
-            .set("sync_binlog", 1)
-            .dynamic(true)
-            .risk(&lost.join("; ")),
-    )
-}
-
 fn w11(facts: &Facts) -> Option<Advice> {
     let groups = facts.delta("binlog_group_commits");
     let per_group = facts.delta("binlog_commits") / groups.max(1.0);
@@ -209,20 +145,5 @@ fn w12_large(facts: &Facts) -> Option<Advice> {
             .dynamic(true),
         None => advice
             .change("from MariaDB 11.7 such a commit is a rename (binlog_large_commit_threshold)"),
-    })
-}
-
-/// W09 as well: what one flush instead of two is worth, where flushes are fast enough already.
-fn one_flush(facts: &Facts) -> Option<Advice> {
-    let fast = w09(facts).is_none();
-    (fast && facts.binlog() && is_durable(facts) && facts.commits_per_s() >= 100.0).then(|| {
-        let groups = facts.delta("binlog_commits") / facts.delta("binlog_group_commits").max(1.0);
-        Advice::new("W09", Note, 0.3, "Every group of commits waits for two flushes")
-            .because(format!(
-                "binlog and log are both flushed at commit; {:.0} commits a second, {groups:.1} a group",
-                facts.commits_per_s()
-            ))
-            .expect("an engine that needs one flush was worth 1.4 to 1.8 times the TPS of single-row updates where this was imitated (docs/advise.md), if flushes and not the processor are the limit")
-            .change("nothing on this server by itself")
     })
 }

@@ -66,6 +66,8 @@ fn log_rules() {
     });
     check("W10", |f| f.variables.set("sync_binlog", 0));
     check("W10", |f| f.variables.set("innodb_flush_log_at_trx_commit", 2));
+    check("W10", |f| f.variables.set("rocksdb_flush_log_at_trx_commit", 2));
+    check("W10", |f| f.variables.set("sluice_flush_log_at_trx_commit", 0));
     check("W11", |f| {
         grow(f, "binlog_commits", 100.0);
         grow(f, "binlog_group_commits", 95.0);
@@ -81,6 +83,40 @@ fn log_rules() {
         grow(f, "binlog_cache_use", 1000.0);
         grow(f, "binlog_cache_disk_use", 100.0);
     });
+}
+
+/// With the binlog in the log of Sluice, sync_binlog decides only together with its own variable.
+#[test]
+fn durability_is_judged_by_who_flushes_the_binlog() {
+    let mut facts = healthy();
+    facts.variables.set("innodb_flush_log_at_trx_commit", 3);
+    assert!(!fired(&facts).contains(&"W10"), "3 flushes at prepare as well");
+    facts.variables.set("sync_binlog", 0);
+    facts.after.set("sluice_binlog_in_log", 1);
+    assert!(!fired(&facts).contains(&"W10"), "the log is flushed for both");
+    facts.variables.set("sluice_flush_log_at_trx_commit", 2);
+    let found = advice(&facts).into_iter().find(|a| a.rule == "W10").unwrap();
+    assert_eq!(
+        found.to_json()["settings"],
+        json!({"sluice_flush_log_at_trx_commit": "1", "sync_binlog": "1"})
+    );
+    facts.variables.set("sync_binlog", 100);
+    assert!(!fired(&facts).contains(&"W10"), "each group flushes the log");
+}
+
+#[test]
+fn two_flushes_are_named_where_there_are_two() {
+    let two_flushes = |facts: &Facts| {
+        advice(facts).iter().any(|a| a.rule == "W09" && a.evidence.contains("both flushed"))
+    };
+    let mut facts = healthy();
+    grow(&mut facts, "binlog_commits", 60_000.0);
+    grow(&mut facts, "innodb_os_log_written", 60e6);
+    assert!(two_flushes(&facts));
+    facts.after.set("sluice_binlog_in_log", 1);
+    assert!(two_flushes(&facts), "InnoDB flushes its own log as well");
+    facts.after.set("innodb_os_log_written", facts.before.count("innodb_os_log_written"));
+    assert!(!two_flushes(&facts));
 }
 
 #[test]
