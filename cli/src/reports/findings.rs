@@ -25,6 +25,7 @@ pub fn sentences(results: &Results) -> Vec<String> {
         found.extend(binlog_costs(results, &workload, row_bytes));
         found.extend(amplification(results, &workload, row_bytes));
     }
+    found.extend(measured_once(results));
     found.extend(jumps(results));
     found.extend(times(results, "load", "seconds", "Loading took"));
     found.extend(times(results, "restart", "restart_s", "After kill -9 the server answered in"));
@@ -123,12 +124,17 @@ fn compared(
         ));
     }
     if !single.is_empty() {
-        parts.push(format!(
-            "{target} did {} threads the TPS of {base}; measured once, so the spread is not known",
-            single.join(", ")
-        ));
+        parts.push(format!("{target} did {} threads the TPS of {base} (once)", single.join(", ")));
     }
     (!parts.is_empty()).then(|| format!("{label}: {}.", parts.join("; ")))
+}
+
+fn measured_once(results: &Results) -> Option<String> {
+    let mut repetitions = results.of_kind("point").map(|point| point["repetition"].as_u64());
+    let first = repetitions.next()?;
+    repetitions.all(|number| number == first).then(|| {
+        "All of that was measured once: how far it varies from run to run is not known.".to_string()
+    })
 }
 
 /// Where a target is there with and without binlog.
