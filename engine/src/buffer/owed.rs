@@ -101,11 +101,11 @@ impl Owed {
 
     pub fn remove(&self, page: PageId) {
         if self.count.load(SeqCst) > 0 {
-            self.retain_in(|pages| drop(pages.remove(&page)));
+            self.change_pages(|pages| drop(pages.remove(&page)));
         }
     }
 
-    fn retain_in(&self, change: impl FnOnce(&mut BTreeMap<PageId, Arc<OwedPage>>)) {
+    fn change_pages(&self, change: impl FnOnce(&mut BTreeMap<PageId, Arc<OwedPage>>)) {
         let mut pages = self.pages.lock();
         change(&mut pages);
         self.count.store(pages.len(), SeqCst);
@@ -136,7 +136,7 @@ impl Pool {
     /// From now on nobody loads these pages without these changes. Nothing may be owed already, and
     /// before anybody reads pages those in memory must be paid ([`Pool::owed_in_memory`]).
     pub fn owe(&self, tail: Tail) {
-        self.owed.retain_in(|pages| {
+        self.owed.change_pages(|pages| {
             assert!(pages.is_empty(), "what was owed before is paid first");
             pages.extend(tail.pages.into_iter().map(|(page, owed)| (page, Arc::new(owed))));
         });
@@ -197,7 +197,7 @@ impl Pool {
     /// Nobody will want the pages of this tree: it was dropped, and the log says so.
     pub fn forget_owed(&self, tree: TreeId) {
         if self.owed_pages() > 0 {
-            self.owed.retain_in(|pages| pages.retain(|_, owed| owed.tree != tree));
+            self.owed.change_pages(|pages| pages.retain(|_, owed| owed.tree != tree));
         }
     }
 

@@ -27,12 +27,9 @@ fn flip(os: &SimOs, places: &[(PageId, u64)]) {
 /// Every leaf of the first table's rows, and where its record begins.
 fn leaf_places(os: &Arc<SimOs>) -> Vec<(PageId, u64)> {
     let dir = Directory::open(os.clone(), DATA, None).unwrap();
-    let tree = {
-        let pages = dir.map().unwrap().pages;
-        // Trees are numbered in the order of creation: the first table's rows come first.
-        pages.iter().map(|p| p.tree).filter(|t| t.0 >= 16).min().unwrap()
-    };
     let pages = dir.map().unwrap().pages;
+    // Trees are numbered in the order of creation: the first table's rows come first.
+    let tree = pages.iter().map(|p| p.tree).filter(|t| t.0 >= 16).min().unwrap();
     let of_tree = pages.iter().filter(|place| place.tree == tree);
     let places: Vec<_> = of_tree.map(|place| (place.page, place.offset)).collect();
     assert!(!places.is_empty());
@@ -52,6 +49,15 @@ fn filled() -> (Arc<SimOs>, Writer) {
 /// The machine after the process ended here.
 fn killed(os: &SimOs) -> Arc<SimOs> {
     machine_with(&read_files(os))
+}
+
+/// A machine with changes behind the last checkpoint, and what must be there.
+fn killed_with_changes() -> (Arc<SimOs>, Writer) {
+    let (os, mut w) = filled();
+    for round in 0..10 {
+        w.transaction(TABLES[round % 2], 8);
+    }
+    (killed(&os), w)
 }
 
 fn open(os: &Arc<SimOs>) -> Result<(Arc<Engine>, Arc<Listener>)> {
@@ -92,11 +98,7 @@ fn assert_stays_given_up_until_dropped(os: &Arc<SimOs>, contents: &Contents) {
 
 #[test]
 fn redo_of_a_damaged_page_is_put_aside_and_the_redo_point_moves_on() {
-    let (os, mut w) = filled();
-    for round in 0..10 {
-        w.transaction(TABLES[round % 2], 8);
-    }
-    let os = killed(&os);
+    let (os, w) = killed_with_changes();
     let flipped = flip_leaves(&os);
     let (engine, listener) = open(&os).unwrap();
     engine.step().unwrap();
@@ -113,11 +115,7 @@ fn redo_of_a_damaged_page_is_put_aside_and_the_redo_point_moves_on() {
 
 #[test]
 fn a_page_given_up_by_redo_stays_so_without_a_checkpoint() {
-    let (os, mut w) = filled();
-    for round in 0..10 {
-        w.transaction(TABLES[round % 2], 8);
-    }
-    let os = killed(&os);
+    let (os, w) = killed_with_changes();
     flip_leaves(&os);
     let engine = open(&os).unwrap().0;
     // It is damaged, and what is owed to it stays owed until the background comes to it.
@@ -131,11 +129,7 @@ fn a_page_given_up_by_redo_stays_so_without_a_checkpoint() {
 
 #[test]
 fn a_page_that_is_repaired_before_redo_gave_it_up_gets_its_changes() {
-    let (os, mut w) = filled();
-    for round in 0..10 {
-        w.transaction(TABLES[round % 2], 8);
-    }
-    let os = killed(&os);
+    let (os, w) = killed_with_changes();
     let places = leaf_places(&os);
     flip(&os, &places);
     let engine = open(&os).unwrap().0;
