@@ -132,23 +132,19 @@ impl Context {
             Fate::Open => true,
             Fate::Reverted => false,
             Fate::Committed => {
-                self.lies_between(pins, version)?
+                self.lies_between(pins, version)
                     || (awaits_purge && !self.purge_hidden(pins, version)?)
             }
         })
     }
 
     /// Whether a snapshot needs a version of a committed writer: it sees what the version replaced, and
-    /// not the version. A first version ends the chain of its key, while anything stands there.
-    fn lies_between(&self, pins: &[Snapshot], version: &Moved) -> Result<bool> {
+    /// not the version. Nobody needs a first version: where a chain ends below the log, nothing older
+    /// is seen.
+    fn lies_between(&self, pins: &[Snapshot], version: &Moved) -> bool {
+        let Some(replaced) = version.replaced else { return false };
         let sees = |s: &Snapshot, id| s.sees(&self.table, id, None);
-        let mut blind = pins.iter().filter(|s| !sees(s, version.txn));
-        let Some(replaced) = version.replaced else {
-            let stands = (version.txn, version.lsn);
-            return Ok(blind.next().is_some()
-                && self.look_at(version.tree, &version.key, stands)? != Met::Nothing);
-        };
-        Ok(blind.any(|s| sees(s, replaced.txn)))
+        pins.iter().any(|s| !sees(s, version.txn) && sees(s, replaced.txn))
     }
 
     /// Purges a committed delete mark behind which no snapshot sees anything. Answers whether
