@@ -225,6 +225,42 @@ fn an_old_snapshot_keeps_what_it_sees() {
     }
 }
 
+/// Each sweep goes through all that was moved: it must not come back while nobody is gone.
+#[test]
+fn what_a_snapshot_needs_is_not_swept_again_and_again() {
+    const ROWS: u16 = 1500;
+    let os = SimOs::new(2);
+    let engine = open(&os).unwrap();
+    engine.create_table(TABLE, spec()).unwrap();
+    let table = engine.table(TABLE).unwrap().unwrap();
+    let mut writer = engine.begin(1);
+    let of = |n: u16, turn: usize| Row { filler: 100 + turn % 2, ..apart(n) };
+    for n in 0..ROWS {
+        of(n, 0).images().with(|w| writer.insert(&table, w)).unwrap();
+    }
+    writer.commit(true).unwrap();
+    let mut reader = engine.begin(2);
+    reader.open_snapshot();
+    for turn in 0..12 {
+        for n in 0..ROWS {
+            let (old, new) = (of(n, turn).images(), of(n, turn + 1).images());
+            old.with(|o| new.with(|n| writer.update(&table, o, n))).unwrap();
+            writer.commit(true).unwrap();
+            if n % 8 == 0 {
+                engine.step().unwrap();
+            }
+        }
+    }
+    let stats = engine.ctx.old.stats();
+    assert_eq!((stats.moved, stats.dropped), (u64::from(ROWS), 0));
+    assert!(stats.sweeps <= 4, "{stats:?}: at first, and as it doubles from 500");
+    let seen: Model = (0..ROWS).map(|n| (apart(n).id, of(n, 0))).collect();
+    assert_is(&mut reader, &table, &seen, "old snapshot");
+    drop((reader, writer));
+    settle(&engine);
+    assert_tidy(&engine, &table, usize::from(ROWS));
+}
+
 #[test]
 fn rows_younger_than_every_snapshot_are_not_moved_and_not_seen() {
     const ROWS: u16 = 200;
@@ -235,6 +271,7 @@ fn rows_younger_than_every_snapshot_are_not_moved_and_not_seen() {
     let mut reader = engine.begin(2);
     reader.open_snapshot();
     let mut writer = engine.begin(1);
+    // Updated to and fro.
     let of = |n: u16, filler: usize| Row { filler, ..apart(n) };
     for n in 0..ROWS {
         of(n, 300).images().with(|w| writer.insert(&table, w)).unwrap();

@@ -108,6 +108,7 @@ impl Engine {
             ("transaction_table_exceptions", table.exceptions),
             ("old_versions_moved", old.moved),
             ("old_versions_dropped", old.dropped),
+            ("old_versions_sweeps", old.sweeps),
             ("old_versions_reads", old.reads),
             ("revert_backlog", self.ctx.to_revert.lock().len() as u64),
             ("purge_backlog", self.ctx.registry.purge_backlog() as u64),

@@ -42,13 +42,15 @@ pub(crate) struct Sweep {
     at: Option<Vec<u8>>,
     /// Versions at or behind this were not looked at.
     limit: Lsn,
-    /// There were some: those moved meanwhile, or before a crash behind the noted `moved_to`.
+    /// There were some that an earlier life of the engine had moved, behind the `moved_to` that it
+    /// noted. Nobody's departure calls for a sweep of those.
     left_behind: bool,
     /// Kept by this sweep, ascending.
     kept: Vec<u64>,
     dropped: u64,
-    /// A first sweep after opening looks at what an earlier engine left.
-    began: bool,
+    /// The log's end at the first sweep, which looks at what an earlier life left: all of that
+    /// lies below.
+    inherited_to: Option<Lsn>,
     /// After a sweep that found little: the log's end before which another would too.
     not_before: Lsn,
     /// What the last sweep kept, and how many versions had been moved when it began.
@@ -91,23 +93,37 @@ impl Context {
             Err(Error::NotRetained) if from < self.wal.oldest() => return Ok(true),
             read => read?,
         };
+        let mut needed_by = HashSet::new();
+        let moved = self.move_needed(&candidates, next, &mut needed_by);
+        // Also of those that were moved before a failure. Who is gone by the next sweep was not
+        // necessarily there at the last one. A transaction that only waited for the purge counts as
+        // gone: the sweep purges from here on.
+        sweep.lock().pins.extend(needed_by);
+        moved?;
+        self.old.set_moved_to(next);
+        self.registry.drop_purge_below(next);
+        Ok(next < target)
+    }
+
+    /// Moves those of the candidates that are needed, and notes by whom.
+    fn move_needed(
+        &self,
+        candidates: &[Candidate],
+        next: Lsn,
+        needed_by: &mut HashSet<Pin>,
+    ) -> Result<()> {
         let pins = self.table.snapshots_below(next);
-        let mut needed_by: HashSet<Pin> = pins.iter().map(|s| Pin::Snapshot(s.number())).collect();
-        for Candidate { version, fate, awaits_purge, note } in &candidates {
+        needed_by.extend(pins.iter().map(|s| Pin::Snapshot(s.number())));
+        for Candidate { version, fate, awaits_purge, note } in candidates {
             if self.is_needed(&pins, version, *fate, *awaits_purge)? {
-                self.old.insert(version.lsn, version.tree, &version.key, note)?;
                 let is_seen = || pins.iter().all(|s| s.sees(&self.table, version.txn, None));
                 if *fate == Fate::Open || is_seen() {
                     needed_by.insert(Pin::Transaction(version.txn));
                 }
+                self.old.insert(version.lsn, version.tree, &version.key, note)?;
             }
         }
-        // Who is gone by the next sweep was not necessarily there at the last one. A transaction
-        // that only waited for the purge counts as gone: the sweep purges from here on.
-        sweep.lock().pins.extend(needed_by);
-        self.old.set_moved_to(next);
-        self.registry.drop_purge_below(next);
-        Ok(next < target)
+        Ok(())
     }
 
     /// The registry is asked after the state: a commit publishes itself before it leaves it, and what
@@ -301,15 +317,17 @@ impl Context {
         let moved = self.old.moved.load(Ordering::Relaxed);
         let grown = moved - sweep.moved_before >= sweep.kept_last.max(GROWN_MIN);
         let news = someone_left || grown || (sweep.left_behind && limit > sweep.limit);
-        if sweep.began && !(news && due) {
+        if sweep.inherited_to.is_some() && !(news && due) {
             sweep.pins.extend(pins);
             return false;
         }
+        let inherited_to = sweep.inherited_to.or(Some(self.wal.end()));
+        self.old.sweeps.fetch_add(1, Ordering::Relaxed);
         *sweep = Sweep {
             pins,
             at: Some(lsn_key(Lsn::ZERO, 0).to_vec()),
             limit,
-            began: true,
+            inherited_to,
             moved_before: moved,
             ..Sweep::default()
         };
@@ -332,7 +350,7 @@ impl Context {
         let end = tree.scan_leaf(Bound::Included(at), Direction::Forward, &mut |key, value| {
             let Some((lsn, part)) = parse_lsn_key(key) else { return ControlFlow::Break(()) };
             if lsn >= sweep.limit {
-                sweep.left_behind = true;
+                sweep.left_behind = sweep.inherited_to.is_some_and(|end| lsn < end);
                 return ControlFlow::Break(());
             }
             if part == 0 {

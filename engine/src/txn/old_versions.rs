@@ -64,6 +64,7 @@ pub struct OldVersions {
     moved_to: AtomicU64,
     pub(super) moved: AtomicU64,
     pub(super) dropped: AtomicU64,
+    pub(super) sweeps: AtomicU64,
     reads: AtomicU64,
 }
 
@@ -72,6 +73,8 @@ pub struct OldVersions {
 pub struct OldVersionsStats {
     pub moved: u64,
     pub dropped: u64,
+    /// Begun passes over all that was moved.
+    pub sweeps: u64,
     pub reads: u64,
 }
 
@@ -173,6 +176,7 @@ impl OldVersions {
         OldVersionsStats {
             moved: self.moved.load(Ordering::Relaxed),
             dropped: self.dropped.load(Ordering::Relaxed),
+            sweeps: self.sweeps.load(Ordering::Relaxed),
             reads: self.reads.load(Ordering::Relaxed),
         }
     }
