@@ -273,11 +273,17 @@ impl Context {
         let Some(note) = Note::decode(decoded.note)? else { return Ok(None) };
         let fate = self.fate(note.txn);
         let awaits_purge = note.deletes && self.registry.awaits_purge(note.txn);
+        let replaced = replaced_header(&note)?;
+        let is_first = replaced.is_none() && !awaits_purge;
+        if fate == Fate::Reverted || (fate == Fate::Committed && is_first) {
+            // Nobody needs it, whoever there is: not worth a copy.
+            return Ok(None);
+        }
         let version = Moved {
             lsn,
             tree: decoded.tree,
             txn: note.txn,
-            replaced: replaced_header(&note)?,
+            replaced,
             deletes: note.deletes,
             key: note.key.to_vec(),
         };
