@@ -3,38 +3,46 @@
 use super::facts::Facts;
 use super::Severity::{Note, Warning};
 use super::{Advice, Rule};
+use crate::host::Mount;
 
 pub const RULES: [Rule; 2] = [w19, w20];
 
 const YEARS_ENOUGH: f64 = 5.0;
 
-fn w19(facts: &Facts) -> Option<Advice> {
+/// What the kernel says of the mount that costs a database writes or time.
+fn mount_faults(mount: &Mount) -> Vec<String> {
     let mut found = Vec::new();
-    let mut advice = Advice::new("W19", Warning, 0.3, "The file system works against the database");
-    if let Some(mount) = &facts.mount {
-        let options: Vec<&str> = mount.options.split(',').collect();
-        if options.contains(&"data=journal") {
-            found.push("data=journal writes everything twice".to_string());
-        }
-        if matches!(mount.kind.as_str(), "nfs" | "nfs4" | "cifs" | "overlay") {
-            found.push(format!("the data is on {}", mount.kind));
-        }
-        // XFS calls it wsync, others dirsync; "ro,sync" and the like are of the mount as a whole.
-        for (option, why) in [
-            ("sync", "every write waits for the disk"),
-            ("dirsync", "every change of a directory waits for the disk"),
-            ("wsync", "every change of a directory waits for the disk"),
-            ("strictatime", "every read writes the time of access"),
-            ("nodelalloc", "files are laid out without looking ahead"),
-        ] {
-            if options.contains(&option) {
-                found.push(format!("mounted with {option}: {why}"));
-            }
-        }
-        if options.contains(&"nobarrier") || options.contains(&"barrier=0") {
-            found.push("barriers are off: a power cut can lose what was flushed".to_string());
-        }
+    let options: Vec<&str> = mount.options.split(',').collect();
+    if options.contains(&"data=journal") {
+        found.push("data=journal writes everything twice".to_string());
     }
+    if matches!(mount.kind.as_str(), "nfs" | "nfs4" | "cifs" | "overlay") {
+        found.push(format!("the data is on {}", mount.kind));
+    }
+    // XFS calls it wsync, others dirsync; "ro,sync" and the like are of the mount as a whole.
+    let slow = [
+        ("sync", "every write waits for the disk"),
+        ("dirsync", "every change of a directory waits for the disk"),
+        ("wsync", "every change of a directory waits for the disk"),
+        ("nodelalloc", "files are laid out without looking ahead"),
+    ];
+    for (option, why) in slow.iter().filter(|(option, _)| options.contains(option)) {
+        found.push(format!("mounted with {option}: {why}"));
+    }
+    // The kernel names each way to keep times of access but this one.
+    let has_times = matches!(mount.kind.as_str(), "ext4" | "xfs" | "btrfs" | "f2fs");
+    if has_times && !["noatime", "relatime"].iter().any(|way| options.contains(way)) {
+        found.push("mounted with strictatime: every read writes the time of access".to_string());
+    }
+    if options.contains(&"nobarrier") || options.contains(&"barrier=0") {
+        found.push("barriers are off: a power cut can lose what was flushed".to_string());
+    }
+    found
+}
+
+fn w19(facts: &Facts) -> Option<Advice> {
+    let mut found = facts.mount.as_ref().map(mount_faults).unwrap_or_default();
+    let mut advice = Advice::new("W19", Warning, 0.3, "The file system works against the database");
     if let Some((free, all)) = facts.space.filter(|(_, all)| *all > 0) {
         let share = free as f64 / all as f64;
         if share < 0.1 {

@@ -213,8 +213,12 @@ fn host_rules() {
         options: options.into(),
         source: "x".into(),
     };
-    check("W19", |f| f.mount = Some(mount("rw,data=journal")));
-    check("W19", |f| f.mount = Some(mount("rw,wsync")));
+    check("W19", |f| f.mount = Some(mount("rw,relatime,data=journal")));
+    check("W19", |f| f.mount = Some(mount("rw,relatime,wsync")));
+    check("W19", |f| f.mount = Some(mount("rw")));
+    let mut facts = healthy();
+    facts.mount = Some(mount("rw,noatime"));
+    assert!(!fired(&facts).contains(&"W19"), "nothing writes times of access");
     check("W19", |f| f.space = Some((5, 100)));
     check("W19", |f| {
         f.trimmed = Some(false);
