@@ -73,6 +73,11 @@ fn a_revert_keeps_the_records_of_its_chain() {
     [301127, 301210, 303805].into_iter().for_each(passes);
 }
 
+/// Another's interval lay over an own row, and the gap before it stayed open to inserts.
+fn the_gap_before_an_own_row_is_locked() {
+    passes(925763);
+}
+
 fn main() {
     runner::run(tests![
         the_same_seed_gives_the_same_trace,
@@ -84,5 +89,6 @@ fn main() {
         pages_that_redo_made_for_nobody_are_freed,
         a_duplicate_is_one_when_it_is_locked,
         a_revert_keeps_the_records_of_its_chain,
+        the_gap_before_an_own_row_is_locked,
     ])
 }

@@ -4,6 +4,7 @@ use super::*;
 use crate::base::{Error, Result};
 use crate::os::sim::{Fault, SimOs, SimRng};
 use crate::os::Os;
+use crate::txn::Mode;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -381,6 +382,34 @@ fn a_rolled_back_change_of_a_long_value_is_seen_through_by_a_locking_read() {
     let (key, mut payload) = (1_u32.to_be_bytes(), Vec::new());
     assert!(trx.get(&table, 0, &key, mode, &mut payload).unwrap());
     assert_eq!(Row::read(&key, &payload), long);
+}
+
+/// Another's interval can lie over an own row: its scan found nothing, and grew the interval before it
+/// looked once more. A scan locks the gap before the own row all the same.
+#[test]
+fn the_gap_before_an_own_row_is_locked_under_the_interval_of_another() {
+    let engine = open(&SimOs::new(1)).unwrap();
+    engine.create_table(TABLE, spec()).unwrap();
+    let table = engine.table(TABLE).unwrap().unwrap();
+    let row = |id: u32| Row { id, plain: 1, unique: id as u16, filler: 1 };
+    let key = |id: u32| id.to_be_bytes();
+    let (mut writer, mut other) = (engine.begin(1), engine.begin(2));
+    row(44).images().with(|w| writer.insert(&table, w)).unwrap();
+    let tree = table.gates[0].id();
+    let (low, high) = (key(43), key(57));
+    let over = (Bound::Included(&low[..]), Bound::Included(&high[..]));
+    let locks = &engine.ctx.locks;
+    locks.lock_range(&other.session.owner, tree, over.0, over.1, Mode::Exclusive);
+    let (low, high) = (key(37), key(54));
+    let mut cursor = Cursor::default();
+    let (from, to) = (Bound::Included(&low[..]), Bound::Included(&high[..]));
+    let mode = ReadMode::Lock { exclusive: true, wait: WaitPolicy::Wait };
+    writer.seek(&mut cursor, &table, 0, from, to, Direction::Forward, mode).unwrap();
+    assert!(writer.next(&mut cursor).unwrap());
+    other.set_lock_timeout(Duration::ZERO);
+    let inserted = row(37).images().with(|w| other.insert(&table, w));
+    assert!(matches!(inserted, Err(Error::LockTimeout)), "{inserted:?}");
+    row(36).images().with(|w| other.insert(&table, w)).unwrap();
 }
 
 #[test]

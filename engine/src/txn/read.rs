@@ -291,8 +291,14 @@ impl Session {
         };
         let granted = match granted {
             Ok(granted) => granted,
-            // An own version is its own exclusive lock.
-            Err(_) if own => Granted::Held,
+            // An own version is its own exclusive lock; the gap before it is not. Another's interval may
+            // lie over both: one that came while the key was not there yet.
+            Err(_) if own => {
+                if let Some((low, high)) = range {
+                    locks.lock_range(&self.owner, tree, low, high, mode);
+                }
+                Granted::Held
+            }
             Err(_) => return self.blocked(tree, key, mode, wait, header, None),
         };
         if header.is_deleted() {
