@@ -24,7 +24,7 @@ fn checkpoint_without_store_sync() {
 }
 
 fn checkpoint_without_log_flush() {
-    is_found(Bug::CheckpointWithoutLogFlush, 60);
+    is_found(Bug::CheckpointWithoutLogFlush, 200);
 }
 
 fn map_changes_not_synced() {
@@ -72,7 +72,7 @@ fn sweep_ignores_snapshots() {
 }
 
 fn drop_trees_not_logged() {
-    is_found(Bug::DropTreesNotLogged, 60);
+    is_found(Bug::DropTreesNotLogged, 200);
 }
 
 fn interval_not_checked() {

@@ -16,6 +16,10 @@ const CHECKPOINT_PERCENT: u64 = 40;
 /// GC copies in pieces of this size and rests in between, the less the more there is to collect.
 const GC_STEP_BYTES: u64 = 1 << 20;
 const GC_REST_MAX: Duration = Duration::from_millis(100);
+/// Sweeps of old versions rest so many times as long as they work.
+const SWEEP_RESTS: u32 = 4;
+const SWEEP_STEP_LEAVES: usize = 8;
+const SWEEP_REST_MAX: Duration = Duration::from_millis(20);
 const REVERT_STEP_RECORDS: usize = 1024;
 const PURGE_STEP_RECORDS: usize = 256;
 const EVICT_STEP_PAGES: usize = 64;
@@ -228,7 +232,17 @@ impl Engine {
                 more = self.ctx.move_step(target, &self.sweep)?;
             }
         }
-        Ok(Next::from(self.ctx.sweep_step(&self.sweep)? || more))
+        let began_ns = self.os.now_ns();
+        let mut sweeps = true;
+        for _ in 0..SWEEP_STEP_LEAVES {
+            sweeps = sweeps && self.ctx.sweep_step(&self.sweep)?;
+        }
+        if more || !sweeps || self.is_short_of_room() {
+            return Ok(Next::from(more || sweeps));
+        }
+        // What a large transaction left is swept for seconds, and nobody waits for it.
+        let worked = Duration::from_nanos(self.os.now_ns().saturating_sub(began_ns));
+        Ok(Next::After((worked * SWEEP_RESTS).min(SWEEP_REST_MAX)))
     }
 }
 
