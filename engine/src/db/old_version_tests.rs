@@ -261,38 +261,61 @@ fn what_a_snapshot_needs_is_not_swept_again_and_again() {
     assert_tidy(&engine, &table, usize::from(ROWS));
 }
 
+/// What was moved of a key before it was purged is no part of the chain of one that came later: its
+/// first version ends that chain, and must be kept for whoever does not see it.
 #[test]
-fn rows_younger_than_every_snapshot_are_not_moved_and_not_seen() {
-    const ROWS: u16 = 200;
-    let os = SimOs::new(1);
+fn a_key_that_came_again_shows_nothing_of_its_life_before() {
+    let os = SimOs::new(3);
     let engine = open(&os).unwrap();
     engine.create_table(TABLE, spec()).unwrap();
     let table = engine.table(TABLE).unwrap().unwrap();
-    let mut reader = engine.begin(2);
-    reader.open_snapshot();
-    let mut writer = engine.begin(1);
-    // Updated to and fro.
-    let of = |n: u16, filler: usize| Row { filler, ..apart(n) };
-    for n in 0..ROWS {
-        of(n, 300).images().with(|w| writer.insert(&table, w)).unwrap();
+    let (mut writer, mut oldest) = (engine.begin(1), engine.begin(2));
+    let change = |writer: &mut Trx, n: u16, old: usize, new: usize| {
+        let (old, new) = (Row { filler: old, ..apart(n) }, Row { filler: new, ..apart(n) });
+        old.images().with(|o| new.images().with(|n| writer.update(&table, o, n))).unwrap();
         writer.commit(true).unwrap();
-    }
-    // Each has several versions, most of them below the log in the end.
-    let first_kept = engine.wal.oldest();
-    let mut turn = 0;
-    while engine.wal.oldest().0 < first_kept.0 + 2 * CAPACITY_BYTES {
-        for n in 0..ROWS {
-            let (old, new) = (of(n, 300 + turn % 2), of(n, 300 + (turn + 1) % 2));
-            old.images().with(|o| new.images().with(|n| writer.update(&table, o, n))).unwrap();
-            writer.commit(true).unwrap();
-            engine.step().unwrap();
+    };
+    // Moves, but sweeps nothing.
+    let log_moves_on = |writer: &mut Trx| {
+        let end = engine.wal.end().0 + 2 * CAPACITY_BYTES;
+        for turn in 0.. {
+            change(writer, 0, 300 + turn % 2, 301 - turn % 2);
+            if let Some(target) = engine.move_target() {
+                engine.ctx.move_step(target, &engine.sweep).unwrap();
+            }
+            if turn % 50 == 0 {
+                engine.checkpoint_now().unwrap();
+                engine.release_log();
+                while engine.wal.prepare_step().unwrap() {}
+            }
+            if turn % 2 == 1 && engine.wal.end().0 > end {
+                return;
+            }
         }
-        turn += 1;
+    };
+    for n in 0..2 {
+        apart(n).images().with(|w| writer.insert(&table, w)).unwrap();
     }
-    assert_eq!(engine.ctx.old.stats().moved, 0);
-    assert_is(&mut reader, &table, &Model::new(), "old snapshot");
-    let all: Model = (0..ROWS).map(|n| (apart(n).id, of(n, 300 + turn % 2))).collect();
-    assert_is(&mut engine.begin(3), &table, &all, "new snapshot");
+    writer.commit(true).unwrap();
+    oldest.open_snapshot();
+    change(&mut writer, 1, 300, 301);
+    log_moves_on(&mut writer);
+    // Seen by everybody, and purged from the log.
+    Row { filler: 301, ..apart(1) }.images().with(|w| writer.delete(&table, w)).unwrap();
+    writer.commit(true).unwrap();
+    drop(oldest);
+    while engine.ctx.purge_step(100).unwrap() {}
+    let mut reader = engine.begin(3);
+    reader.open_snapshot();
+    apart(1).images().with(|w| writer.insert(&table, w)).unwrap();
+    writer.commit(true).unwrap();
+    let again = engine.wal.end();
+    change(&mut writer, 1, 300, 301);
+    log_moves_on(&mut writer);
+    assert!(engine.wal.oldest() > again, "the chain ends below the log");
+    let left = engine.ctx.old.all_below(table.gates[0].id(), &apart(1).id.to_be_bytes(), again);
+    assert!(!left.unwrap().is_empty(), "something of the life before is there");
+    assert_is(&mut reader, &table, &Model::from([(apart(0).id, apart(0))]), "behind the purge");
 }
 
 /// A transaction stays open across many checkpoints, its first records moved, and power fails.

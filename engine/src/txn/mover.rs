@@ -148,19 +148,24 @@ impl Context {
             Fate::Open => true,
             Fate::Reverted => false,
             Fate::Committed => {
-                self.lies_between(pins, version)
+                self.lies_between(pins, version)?
                     || (awaits_purge && !self.purge_hidden(pins, version)?)
             }
         })
     }
 
     /// Whether a snapshot needs a version of a committed writer: it sees what the version replaced, and
-    /// not the version. Nobody needs a first version: where a chain ends below the log, nothing older
-    /// is seen.
-    fn lies_between(&self, pins: &[Snapshot], version: &Moved) -> bool {
-        let Some(replaced) = version.replaced else { return false };
+    /// not the version. A first version ends the chain of its key, while anything stands there: older
+    /// ones may be left that were moved before the key was purged.
+    fn lies_between(&self, pins: &[Snapshot], version: &Moved) -> Result<bool> {
         let sees = |s: &Snapshot, id| s.sees(&self.table, id, None);
-        pins.iter().any(|s| !sees(s, version.txn) && sees(s, replaced.txn))
+        let mut blind = pins.iter().filter(|s| !sees(s, version.txn));
+        let Some(replaced) = version.replaced else {
+            let stands = (version.txn, version.lsn);
+            return Ok(blind.next().is_some()
+                && self.look_at(version.tree, &version.key, stands)? != Met::Nothing);
+        };
+        Ok(blind.any(|s| sees(s, replaced.txn)))
     }
 
     /// Purges a committed delete mark behind which no snapshot sees anything. Answers whether
@@ -273,17 +278,11 @@ impl Context {
         let Some(note) = Note::decode(decoded.note)? else { return Ok(None) };
         let fate = self.fate(note.txn);
         let awaits_purge = note.deletes && self.registry.awaits_purge(note.txn);
-        let replaced = replaced_header(&note)?;
-        let is_first = replaced.is_none() && !awaits_purge;
-        if fate == Fate::Reverted || (fate == Fate::Committed && is_first) {
-            // Nobody needs it, whoever there is: not worth a copy.
-            return Ok(None);
-        }
         let version = Moved {
             lsn,
             tree: decoded.tree,
             txn: note.txn,
-            replaced,
+            replaced: replaced_header(&note)?,
             deletes: note.deletes,
             key: note.key.to_vec(),
         };

@@ -13,8 +13,7 @@
 //!    The writer's state is read before the snapshots are listed: a snapshot taken later sees
 //!    whoever was committed by then.
 //! 3. Versions between two needed ones of a key are not kept. A reader whose next version is
-//!    missing goes on with the next older one of that key ([`OldVersions::below`]); if there is none, and
-//!    the newest version still stands, its snapshot sees nothing there. So first versions are not kept.
+//!    missing goes on with the next older one of that key ([`OldVersions::below`]).
 //! 4. A delete mark behind which no snapshot sees anything goes with its entry, however old the
 //!    oldest snapshot is, and then no settled version of the key is kept: else one snapshot would keep
 //!    every key that came and went behind it.
@@ -246,7 +245,7 @@ impl OldVersions {
     }
 
     /// The moved versions of `key` that are older than `lsn`, the newest first.
-    pub(super) fn all_below(
+    pub(crate) fn all_below(
         &self,
         tree: TreeId,
         key: &[u8],
