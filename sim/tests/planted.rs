@@ -24,7 +24,7 @@ fn checkpoint_without_store_sync() {
 }
 
 fn checkpoint_without_log_flush() {
-    is_found(Bug::CheckpointWithoutLogFlush, 200);
+    is_found(Bug::CheckpointWithoutLogFlush, 60);
 }
 
 fn map_changes_not_synced() {
