@@ -7,13 +7,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-const USAGE: &str = "usage: sluice-sim run --seeds N [--first S] [--jobs N] [--seconds N] [--trace]
+const USAGE: &str =
+    "usage: sluice-sim run --seeds N [--first S] [--jobs N] [--seconds N] [--trace] [--bug NAME]
        sluice-sim planted --seeds N [--jobs N] [--bug NAME]: every bug of os/planted.rs, or
                                    this one, must be found by one of the first N seeds
   --seeds N    run seeds S to S+N-1
   --first S    default 0
   --jobs N     so many seeds at a time (default: one per core)
   --seconds N  start no seed after this time
+  --bug NAME   with run: plant this bug in every seed, to see how many find it
   --hashes     print the trace hash of every seed
   --trace      print every event (and run one seed at a time)";
 const PROGRESS_EVERY: Duration = Duration::from_secs(10);
@@ -114,7 +116,17 @@ fn main() -> ExitCode {
     if args.planted {
         return planted(&args);
     }
-    let options = Options { trace: args.trace, planted: None };
+    let planted = match &args.bug {
+        Some(name) => match Bug::ALL.into_iter().find(|bug| *name == format!("{bug:?}")) {
+            Some(bug) => Some(bug),
+            None => {
+                eprintln!("no bug is called {name}");
+                return ExitCode::from(2);
+            }
+        },
+        None => None,
+    };
+    let options = Options { trace: args.trace, planted };
     let progress = Progress {
         next: AtomicU64::new(0),
         passed: AtomicU64::new(0),

@@ -38,7 +38,16 @@ fn one_ddl(life: &Life, rng: &mut SimRng) -> Step {
         Ddl::Rename { from, .. } => from,
     };
     let Some(ddl) = life.model().begin_ddl(&name, make) else { return Ok(()) };
-    run_ddl(life, &ddl)
+    run_ddl(life, &ddl)?;
+    if rng.chance(life.sudden_percent) {
+        // The map without the pages of a dropped table, and a log that still tells of them.
+        sleep(Duration::from_micros(rng.below(20_000)));
+        let told = life.model().told_lsn();
+        life.engine.checkpoint_map_now().map_err(|error| life.power_off(&error))?;
+        life.model().durable_up_to(told);
+        life.cut_power_after(rng.below(4));
+    }
+    Ok(())
 }
 
 pub fn run_ddl(life: &Life, ddl: &Ddl) -> Step {
@@ -91,6 +100,10 @@ fn one_order(life: &Life, rng: &mut SimRng) -> Step {
     done.map_err(|error| life.power_off(&error))?;
     if flushes {
         life.model().durable_up_to(told);
+    }
+    // What a checkpoint leaves behind shows when nothing comes after it.
+    if rng.chance(life.sudden_percent) {
+        life.cut_power_after(rng.below(4));
     }
     Ok(())
 }

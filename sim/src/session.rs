@@ -55,7 +55,7 @@ impl Session {
     pub fn new(life: Arc<Life>, number: u64, seed: u64) -> Session {
         let trx = life.engine.begin(number);
         let mut rng = SimRng::new(seed);
-        let is_patient = rng.chance(20);
+        let is_patient = rng.chance(life.patient_percent);
         let mut session = Session {
             life,
             number,

@@ -19,9 +19,11 @@ use std::time::Duration;
 
 pub const TABLES: u64 = 3;
 pub const SESSIONS_MAX: u64 = 6;
+/// So many of a hundred seeds write the same few rows for long, see [`Limits::wear_out`].
+const WORN_PERCENT: u64 = 10;
 const SESSION_OF_CHECKS: u64 = 99;
 /// Simulated time after which background work that nobody disturbs must be done.
-const QUIET_MAX: Duration = Duration::from_secs(300);
+const QUIET_MAX: Duration = Duration::from_secs(3000);
 
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
@@ -40,9 +42,16 @@ pub struct Report {
     pub failure: Option<String>,
 }
 
+fn is_worn(seed: u64) -> bool {
+    SimRng::new(seed ^ 0x30_12).chance(WORN_PERCENT)
+}
+
 /// Runs one seed.
 pub fn run(seed: u64, options: Options) -> Report {
-    let pace = Pace { trace: options.trace, planted: options.planted, ..Pace::of_seed(seed) };
+    let mut pace = Pace { trace: options.trace, planted: options.planted, ..Pace::of_seed(seed) };
+    if is_worn(seed) {
+        pace.put_off_permille = 980;
+    }
     let outcome = sched::run(seed, pace, move || World::new(seed).run());
     Report { trace_hash: outcome.trace_hash, points: outcome.points, failure: outcome.failure }
 }
@@ -59,6 +68,10 @@ struct Limits {
     lives: u64,
     sessions: u64,
     ids: u64,
+    /// So many of a hundred sessions have transactions that go on for long.
+    patient_percent: u64,
+    /// So many of a hundred checkpoints and DDL statements have the power go off right behind them.
+    sudden_percent: u64,
     steps: u64,
     calls_per_life: u64,
     calls_per_recovery: u64,
@@ -78,6 +91,8 @@ impl Limits {
             lives: one_of([2, 3, 3, 4]),
             sessions: one_of([2, 3, 4, SESSIONS_MAX]),
             ids: one_of([6, 20, 60, 250]),
+            patient_percent: 20,
+            sudden_percent: one_of([0, 0, 0, 20]),
             steps: one_of([40, 100, 250, 1000]),
             calls_per_life: one_of([60, 200, 500, 2000]),
             calls_per_recovery: one_of([15, 30, 60, 120]),
@@ -89,17 +104,32 @@ impl Limits {
             is_compressed: one_of([0, 0, 1, 1]) == 1,
         }
     }
+
+    /// Few rows that are written, deleted and written again for long, in little log: what is left of
+    /// one life of a key meets the next.
+    fn wear_out(&mut self) {
+        self.lives = self.lives.min(2);
+        self.sessions = SESSIONS_MAX;
+        self.ids = 6;
+        self.patient_percent = 50;
+        self.sudden_percent = 0;
+        self.steps = 4000;
+        self.calls_per_life = 10_000;
+        self.log_capacity_bytes = 192 << 10;
+    }
 }
 
 /// An engine between two losses of power, and those who use it.
 pub struct Life {
     pub engine: Arc<Engine>,
     pub ids: u64,
+    pub patient_percent: u64,
+    pub sudden_percent: u64,
     /// A commit with a flush is durable when it returns.
     pub commits_are_durable: bool,
     model: Arc<Mutex<Model>>,
     os: Arc<SimOs>,
-    dark_at: u64,
+    dark_at: AtomicU64,
     steps: AtomicU64,
     steps_max: u64,
     is_over: AtomicBool,
@@ -111,7 +141,13 @@ impl Life {
     }
 
     pub fn is_dark(&self) -> bool {
-        self.os.mutations() > self.dark_at
+        self.os.mutations() > self.dark_at.load(Ordering::Relaxed)
+    }
+
+    /// The power goes off behind so many more changing calls.
+    pub fn cut_power_after(&self, calls: u64) {
+        self.dark_at.store(self.os.mutations() + calls, Ordering::Relaxed);
+        self.os.fail_after(calls, Fault::PowerCut);
     }
 
     /// Counts a step of somebody's; false when all have had enough.
@@ -144,7 +180,10 @@ struct World {
 impl World {
     fn new(seed: u64) -> World {
         let mut rng = SimRng::new(seed);
-        let limits = Limits::random(&mut rng);
+        let mut limits = Limits::random(&mut rng);
+        if is_worn(seed) {
+            limits.wear_out();
+        }
         World { rng, os: SimOs::new(seed), limits, model: Arc::default() }
     }
 
@@ -252,22 +291,23 @@ impl World {
         self.model().open();
         let calls = self.rng.below(self.limits.calls_per_life);
         let cut = self.rng.chance(85);
-        let mutations = self.os.mutations();
-        if cut {
-            self.os.fail_after(calls, Fault::PowerCut);
-        }
         let mode = engine.flush_at_commit();
         let life = Arc::new(Life {
             ids: self.limits.ids,
+            patient_percent: self.limits.patient_percent,
+            sudden_percent: self.limits.sudden_percent,
             commits_are_durable: mode == FlushAtCommit::AtCommit,
             model: Arc::clone(&self.model),
             os: Arc::clone(&self.os),
-            dark_at: if cut { mutations + calls } else { u64::MAX },
+            dark_at: AtomicU64::new(u64::MAX),
             steps: AtomicU64::new(0),
             steps_max: self.limits.steps,
             is_over: AtomicBool::new(false),
             engine,
         });
+        if cut {
+            life.cut_power_after(calls);
+        }
         self.work(&life);
         let shut_down = self.rng.chance(30);
         let engine = Arc::clone(&life.engine);

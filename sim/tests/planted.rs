@@ -64,11 +64,11 @@ fn log_segment_freed_early() {
 }
 
 fn moved_log_freed_early() {
-    is_found(Bug::MovedLogFreedEarly, 100);
+    is_found(Bug::MovedLogFreedEarly, 60);
 }
 
 fn sweep_ignores_snapshots() {
-    is_found(Bug::SweepIgnoresSnapshots, 100);
+    is_found(Bug::SweepIgnoresSnapshots, 60);
 }
 
 fn drop_trees_not_logged() {

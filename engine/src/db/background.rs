@@ -5,6 +5,7 @@ use super::config::Level;
 use super::engine::Engine;
 use crate::base::{Error, Result};
 use crate::os::observe;
+use crate::os::planted;
 use crate::os::sync::{self, Condvar, Mutex};
 use crate::os::SIMULATED;
 use std::sync::atomic::Ordering;
@@ -235,7 +236,7 @@ impl Engine {
         let began_ns = self.os.now_ns();
         let mut sweeps = true;
         for _ in 0..SWEEP_STEP_LEAVES {
-            sweeps = sweeps && self.ctx.sweep_step(&self.sweep)?;
+            sweeps = sweeps && !planted::puts_off() && self.ctx.sweep_step(&self.sweep)?;
         }
         if more || !sweeps || self.is_short_of_room() {
             return Ok(Next::from(more || sweeps));

@@ -261,6 +261,39 @@ fn what_a_snapshot_needs_is_not_swept_again_and_again() {
     assert_tidy(&engine, &table, usize::from(ROWS));
 }
 
+#[test]
+fn rows_younger_than_every_snapshot_are_not_moved_and_not_seen() {
+    const ROWS: u16 = 200;
+    let os = SimOs::new(1);
+    let engine = open(&os).unwrap();
+    engine.create_table(TABLE, spec()).unwrap();
+    let table = engine.table(TABLE).unwrap().unwrap();
+    let mut reader = engine.begin(2);
+    reader.open_snapshot();
+    let mut writer = engine.begin(1);
+    let of = |n: u16, filler: usize| Row { filler, ..apart(n) };
+    for n in 0..ROWS {
+        of(n, 300).images().with(|w| writer.insert(&table, w)).unwrap();
+        writer.commit(true).unwrap();
+    }
+    // Each has several versions, most of them below the log in the end.
+    let first_kept = engine.wal.oldest();
+    let mut turn = 0;
+    while engine.wal.oldest().0 < first_kept.0 + 2 * CAPACITY_BYTES {
+        for n in 0..ROWS {
+            let (old, new) = (of(n, 300 + turn % 2), of(n, 300 + (turn + 1) % 2));
+            old.images().with(|o| new.images().with(|n| writer.update(&table, o, n))).unwrap();
+            writer.commit(true).unwrap();
+            engine.step().unwrap();
+        }
+        turn += 1;
+    }
+    assert_eq!(engine.ctx.old.stats().moved, 0);
+    assert_is(&mut reader, &table, &Model::new(), "old snapshot");
+    let all: Model = (0..ROWS).map(|n| (apart(n).id, of(n, 300 + turn % 2))).collect();
+    assert_is(&mut engine.begin(3), &table, &all, "new snapshot");
+}
+
 /// What was moved of a key before it was purged is no part of the chain of one that came later: its
 /// first version ends that chain, and must be kept for whoever does not see it.
 #[test]

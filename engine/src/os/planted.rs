@@ -47,11 +47,13 @@ pub enum Bug {
     DirtyTooLate,
     /// The redo point does not count the pages whose redo is still owed.
     OwedNotInRedoPoint,
+    /// What was moved of a key before it was purged is in the chain of a later key.
+    LivesNotKeptApart,
 }
 
 #[cfg(feature = "sim")]
 impl Bug {
-    pub const ALL: [Bug; 20] = [
+    pub const ALL: [Bug; 21] = [
         Bug::CommitWithoutFlush,
         Bug::LogWriteNotDurable,
         Bug::CheckpointWithoutStoreSync,
@@ -72,6 +74,7 @@ impl Bug {
         Bug::CheckpointForgetsOpen,
         Bug::DirtyTooLate,
         Bug::OwedNotInRedoPoint,
+        Bug::LivesNotKeptApart,
     ];
 }
 
@@ -81,8 +84,20 @@ pub fn is(bug: Bug) -> bool {
     super::sched::planted(bug)
 }
 
+/// Does the run that this thread belongs to will that work which may wait is put off?
+#[cfg(feature = "sim")]
+pub fn puts_off() -> bool {
+    super::sched::puts_off()
+}
+
 #[cfg(not(feature = "sim"))]
 #[inline(always)]
 pub const fn is(_bug: Bug) -> bool {
+    false
+}
+
+#[cfg(not(feature = "sim"))]
+#[inline(always)]
+pub const fn puts_off() -> bool {
     false
 }

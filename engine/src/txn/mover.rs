@@ -155,17 +155,25 @@ impl Context {
     }
 
     /// Whether a snapshot needs a version of a committed writer: it sees what the version replaced, and
-    /// not the version. A first version ends the chain of its key, while anything stands there: older
-    /// ones may be left that were moved before the key was purged.
+    /// not the version.
     fn lies_between(&self, pins: &[Snapshot], version: &Moved) -> Result<bool> {
         let sees = |s: &Snapshot, id| s.sees(&self.table, id, None);
         let mut blind = pins.iter().filter(|s| !sees(s, version.txn));
         let Some(replaced) = version.replaced else {
-            let stands = (version.txn, version.lsn);
-            return Ok(blind.next().is_some()
-                && self.look_at(version.tree, &version.key, stands)? != Met::Nothing);
+            return Ok(blind.next().is_some() && self.ends_chain(version)?);
         };
         Ok(blind.any(|s| sees(s, replaced.txn)))
+    }
+
+    /// Whether a first version is what keeps the chain of its key from going on with what was moved
+    /// before the key was purged. None of that is moved later: the mover and the sweep go in the order
+    /// of the log.
+    fn ends_chain(&self, first: &Moved) -> Result<bool> {
+        let before = self.old.below(first.tree, &first.key, first.lsn)?;
+        if before.is_none() || planted::is(Bug::LivesNotKeptApart) {
+            return Ok(false);
+        }
+        Ok(self.look_at(first.tree, &first.key, (first.txn, first.lsn))? != Met::Nothing)
     }
 
     /// Purges a committed delete mark behind which no snapshot sees anything. Answers whether

@@ -13,7 +13,9 @@
 //!    The writer's state is read before the snapshots are listed: a snapshot taken later sees
 //!    whoever was committed by then.
 //! 3. Versions between two needed ones of a key are not kept. A reader whose next version is
-//!    missing goes on with the next older one of that key ([`OldVersions::below`]).
+//!    missing goes on with the next older one of that key ([`OldVersions::below`]); if there is none, and
+//!    the newest version still stands, its snapshot sees nothing there. So a first version is kept only
+//!    while there are older ones, of a life of the key that was purged: it keeps them out of the chain.
 //! 4. A delete mark behind which no snapshot sees anything goes with its entry, however old the
 //!    oldest snapshot is, and then no settled version of the key is kept: else one snapshot would keep
 //!    every key that came and went behind it.

@@ -117,8 +117,12 @@ impl Session {
                 // Not kept because no snapshot lies between it and its neighbours: the next
                 // older one that was kept leads on.
                 Err(Error::NotRetained) => {
-                    let older = self.ctx.old.below(gate.id(), key, header.lsn)?;
-                    older.ok_or(Error::NotRetained)?
+                    match self.ctx.old.below(gate.id(), key, header.lsn)? {
+                        Some(older) => older,
+                        // Below the log everything that this snapshot sees was kept.
+                        None if self.ctx.stands(gate, key, head)? => return Ok(None),
+                        None => return Err(Error::NotRetained),
+                    }
                 }
                 other => other?,
             };

@@ -365,6 +365,17 @@ impl Context {
         self.at_version(tree, key, stands, &mut || Change::Keep)
     }
 
+    /// Whether the newest version of `key` is still the one that `head` names.
+    pub(super) fn stands(&self, gate: &TreeGate, key: &[u8], head: EntryHeader) -> Result<bool> {
+        let mut stands = Ok(false);
+        gate.tree().get(key, &mut |current| {
+            if let Some(entry) = current {
+                stands = EntryHeader::split(entry).map(|(header, _)| header == head);
+            }
+        })?;
+        stands
+    }
+
     fn at_version<'c>(
         &self,
         tree: TreeId,

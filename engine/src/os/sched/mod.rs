@@ -28,4 +28,4 @@ pub use locks::{
 };
 pub use state::Pace;
 pub use tasks::{current, join_others, park, run, spawn, yield_now, JoinHandle, Outcome, Thread};
-pub(crate) use tasks::{now_ns, planted, point, sleep, stall};
+pub(crate) use tasks::{now_ns, planted, point, puts_off, sleep, stall};

@@ -264,6 +264,17 @@ pub(crate) fn planted(bug: Bug) -> bool {
     with(|scheduler, _| scheduler.lock().pace.planted == Some(bug)).unwrap_or(false)
 }
 
+/// Whether work that may wait is to be put off in this run: on a large machine there is much of it,
+/// and what it leaves undone meanwhile is what a small world would hardly see.
+pub(crate) fn puts_off() -> bool {
+    let drawn = with(|scheduler, _| {
+        let mut state = scheduler.lock();
+        let permille = state.pace.put_off_permille;
+        permille > 0 && state.draw(permille)
+    });
+    drawn.unwrap_or(false)
+}
+
 /// Lets others run: for those who look again and again.
 pub fn yield_now() {
     if !sleep(Duration::from_micros(1)) {
