@@ -29,7 +29,7 @@ usage: sluice-crash kill9|powercut [options]
   --strict-names      powercut: every name needs a sync of its directory, the server's own too
   --kills-with-binlog powercut: mere kills of a server with a binlog, too (see docs/powercut.md)
   --spare LIST        powercut: of the losses that the stock server does not survive, leave out
-                      tc-log, ddl-log, frm, or none (tc-log,ddl-log,frm)
+                      tc-log, ddl-log, frm, innodb-checkpoint, or none (all four)
   --no-recovery-cuts  powercut: let every restart come to its end
   --inject-loss       delete an acknowledged row behind the server's restart: must fail
   --inject-phantom    insert a row behind the server's restart: must fail";
@@ -157,6 +157,7 @@ fn spare(list: &str) -> Result<Spare, String> {
             "tc-log" => spare.tc_log = true,
             "ddl-log" => spare.ddl_log = true,
             "frm" => spare.frm = true,
+            "innodb-checkpoint" => spare.innodb_checkpoint = true,
             "none" => {}
             other => return Err(format!("--spare {other}?")),
         }

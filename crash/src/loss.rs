@@ -10,6 +10,7 @@
 //!    survives, at least up to the last one that a sync has committed. In a strict directory a name
 //!    needs a sync of that directory, as POSIX has it, and each directory has its own prefix.
 
+use crate::innodb::Innodb;
 use crate::journal::*;
 use crate::rng::Rng;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -102,10 +103,13 @@ pub struct Spare {
     pub ddl_log: bool,
     /// Renames and deletions of .frm files.
     pub frm: bool,
+    /// Pages that InnoDB's checkpoint took for durable.
+    pub innodb_checkpoint: bool,
 }
 
 impl Spare {
-    pub const ALL: Spare = Spare { tc_log: true, ddl_log: true, frm: true };
+    pub const ALL: Spare =
+        Spare { tc_log: true, ddl_log: true, frm: true, innodb_checkpoint: true };
 }
 
 impl NameChange {
@@ -147,6 +151,7 @@ pub struct AtRisk {
     committed: u64,
     dirs_committed: HashMap<PathBuf, u64>,
     spare: Spare,
+    innodb: Innodb,
 }
 
 fn bad<E: std::fmt::Display>(what: &str) -> impl Fn(E) -> io::Error + '_ {
@@ -169,6 +174,10 @@ impl AtRisk {
             committed: 0,
             dirs_committed: HashMap::new(),
             spare,
+            innodb: match spare.innodb_checkpoint {
+                true => Innodb::find(side)?,
+                false => Innodb::default(),
+            },
         };
         let mut position = HEADER_BYTES;
         while position < at_risk.end {
@@ -206,6 +215,13 @@ impl AtRisk {
     fn take(&mut self, position: u64, entry: Entry) -> io::Result<()> {
         match entry.kind {
             KIND_CHANGE => {
+                if self.innodb.is_checkpoint(&entry) {
+                    for id in &self.innodb.pages {
+                        if let Some(pages) = self.files.get_mut(id) {
+                            pages.synced(0..u64::MAX, position);
+                        }
+                    }
+                }
                 let history = self.files.entry(entry.file).or_default();
                 if entry.old_len != entry.new_len {
                     history.lengths.push((position, entry.old_len));

@@ -5,6 +5,7 @@ mod args;
 mod binlog;
 mod client;
 mod ddl;
+mod innodb;
 #[allow(dead_code, reason = "the shim's side of it is compiled there")]
 #[path = "../../powershim/src/journal.rs"]
 mod journal;

@@ -22,7 +22,19 @@ fn rw(path: &Path) -> io::Result<File> {
 /// What was there, durable, before the child starts.
 fn prepare(data: &Path) -> io::Result<()> {
     fs::create_dir_all(data.join("sluice"))?;
-    for name in ["old", "dsync", "mapped", "cut", "gone", "moved", "target", "alloc", "vector"] {
+    for name in [
+        "old",
+        "dsync",
+        "mapped",
+        "cut",
+        "gone",
+        "moved",
+        "target",
+        "alloc",
+        "vector",
+        "ibdata1",
+        "ib_logfile0",
+    ] {
         fs::write(data.join(name), [b'a'; 8192])?;
     }
     Ok(())
@@ -42,6 +54,11 @@ pub fn script(data: &Path) -> io::Result<()> {
     rw(&data.join("cut"))?.set_len(100)?;
     allocate(&rw(&data.join("alloc"))?)?;
     vector(&rw(&data.join("vector"))?)?;
+    // What a checkpoint of InnoDB passes, and what comes after it.
+    let pages = rw(&data.join("ibdata1"))?;
+    pages.write_all_at(&[b'b'; 4096], 0)?;
+    rw(&data.join("ib_logfile0"))?.write_all_at(&[b'b'; 512], 4096)?;
+    pages.write_all_at(&[b'c'; 4096], 4096)?;
     let mut appended = File::options().append(true).open(data.join("old"))?;
     appended.write_all(&[b'e'; 1000])?;
     // Strict: the sync of the file is not one of its name.
@@ -127,7 +144,7 @@ fn left_by(plan: &PowerPlan, dir: &Path, fate: Fate) -> Result<(), Vec<String>> 
     }
     let side = dir.join("side");
     let strict = [dir.join("data/sluice").canonicalize().map_err(fail)?];
-    AtRisk::read(&side, Spare::ALL)
+    AtRisk::read(&side, plan.spare)
         .and_then(|risk| risk.lose(&side, &strict, Some(fate), &mut Rng::new(1), &mut io::sink()))
         .map_err(fail)?;
     match problems.is_empty() {
@@ -139,13 +156,15 @@ fn left_by(plan: &PowerPlan, dir: &Path, fate: Fate) -> Result<(), Vec<String>> 
 /// Bytes of each file as (count, byte), or None when it must not be there.
 type Wanted = (&'static str, Option<&'static [(usize, u8)]>);
 
-const LOST: [Wanted; 12] = [
+const LOST: [Wanted; 14] = [
     ("old", Some(&[(4096, b'b'), (4096, b'a')])),
     ("dsync", Some(&[(1024, b'a'), (512, b'd'), (6656, b'a')])),
     ("mapped", Some(&[(4096, b'b'), (4096, b'a')])),
     ("cut", Some(&[(8192, b'a')])),
     ("alloc", Some(&[(8192, b'a')])),
     ("vector", Some(&[(512, b'b'), (7680, b'a')])),
+    ("ibdata1", Some(&[(4096, b'b'), (4096, b'a')])),
+    ("ib_logfile0", Some(&[(8192, b'a')])),
     ("moved", Some(&[(8192, b'a')])),
     ("target", Some(&[(8192, b'a')])),
     ("gone", Some(&[(8192, b'a')])),
@@ -154,13 +173,15 @@ const LOST: [Wanted; 12] = [
     ("sluice/late", None),
 ];
 
-const KEPT: [Wanted; 12] = [
+const KEPT: [Wanted; 14] = [
     ("old", Some(&[(4096, b'c'), (4096, b'a'), (1000, b'e')])),
     ("dsync", Some(&[(1024, b'b'), (512, b'd'), (6656, b'b')])),
     ("mapped", Some(&[(8192, b'c')])),
     ("cut", Some(&[(100, b'a')])),
     ("alloc", Some(&[(8192, b'a'), (8192, 0)])),
     ("vector", Some(&[(512, b'b'), (512, b'c'), (7168, b'a')])),
+    ("ibdata1", Some(&[(4096, b'b'), (4096, b'c')])),
+    ("ib_logfile0", Some(&[(4096, b'a'), (512, b'b'), (3584, b'a')])),
     ("moved", None),
     ("target", Some(&[(8192, b'a')])),
     ("gone", None),
@@ -186,7 +207,7 @@ fn differences(data: &Path, wanted: &[Wanted]) -> Vec<String> {
 
 /// Every way in which the shim and the model differ from what they should be.
 pub fn run(plan: &PowerPlan, dir: &Path) -> Vec<String> {
-    let plan = &PowerPlan { ignore_sync: String::new(), ..plan.clone() };
+    let plan = &PowerPlan { ignore_sync: String::new(), spare: Spare::ALL, ..plan.clone() };
     let mut problems = Vec::new();
     for (fate, wanted) in [(Fate::Nothing, &LOST), (Fate::Everything, &KEPT)] {
         let dir = dir.join(format!("{fate:?}"));

@@ -144,8 +144,11 @@ impl Life {
         self.os.mutations() > self.dark_at.load(Ordering::Relaxed)
     }
 
-    /// The power goes off behind so many more changing calls.
+    /// The power goes off behind so many more changing calls, if it is not off yet.
     pub fn cut_power_after(&self, calls: u64) {
+        if self.os.is_dark() {
+            return;
+        }
         self.dark_at.store(self.os.mutations() + calls, Ordering::Relaxed);
         self.os.fail_after(calls, Fault::PowerCut);
     }
