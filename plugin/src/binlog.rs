@@ -1,7 +1,7 @@
 //! The engine's binlog room as the server's hook sees it, and the file beside the binlog that
 //! says whose log holds its end.
 
-use crate::engine;
+use crate::{binlog_index, engine};
 use sluice_engine::base::{Error, Result};
 use sluice_engine::db::{self, Binlog, Decision, Fallback, Known, Level, Verdict, Write};
 use std::fs;
@@ -33,21 +33,21 @@ fn failed(op: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
     move |error| Error::io(op, path, error)
 }
 
-/// The names in the server's index, in order; none without an index.
-fn index_names(path: &Path) -> Result<Vec<String>> {
-    match fs::read_to_string(path) {
-        Ok(text) => Ok(text.lines().filter(|l| !l.is_empty()).map(str::to_owned).collect()),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-        Err(error) => Err(failed("read", path)(error)),
-    }
-}
-
 /// Completes the binlog after a crash, before the server opens it. Refuses to start when another
 /// log than this one holds its end.
 pub fn start(index: &Path, mark: &Path, on: bool) -> Result<()> {
     let binlog = binlog()?;
     check_mark(binlog, mark)?;
-    let done = binlog.complete(&index_names(index)?)?;
+    let zeros = binlog_index::mend(index)?;
+    if zeros > 0 {
+        let text = format!(
+            "binary log: {zeros} bytes removed from {}: what a loss of power left of a name that was \
+             not written yet",
+            index.display()
+        );
+        engine::log(Level::Warning, &text);
+    }
+    let done = binlog.complete(&binlog_index::names(index)?)?;
     for warning in &done.warnings {
         engine::log(Level::Error, &format!("binary log: {warning}"));
     }
@@ -171,7 +171,7 @@ pub fn step(is_due: bool) -> Result<()> {
 
 /// Would the server scan the last file in its index?
 fn last_is_in_use(binlog: &Binlog, index: &Path) -> Result<bool> {
-    match index_names(index)?.last() {
+    match binlog_index::names(index)?.last() {
         Some(last) if Path::new(last).exists() => binlog.is_in_use(last),
         _ => Ok(false),
     }

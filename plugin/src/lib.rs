@@ -10,6 +10,7 @@
 
 pub mod abi;
 mod binlog;
+mod binlog_index;
 #[cfg(test)]
 mod codec_tests;
 #[cfg(not(test))]
