@@ -24,7 +24,7 @@ use std::process::ExitCode;
 
 #[derive(Args)]
 pub struct AdviseArgs {
-    /// mysql://USER@HOST[:PORT]/[?password-file=PATH|password-env=NAME|socket=PATH]; the password is
+    /// mysql://USER@HOST[:PORT]/[?password-file=PATH|password-env=NAME|socket=PATH|ssl-ca=PATH|...]; the password is
     /// else taken from MYSQL_PWD
     pub dsn: String,
     /// Seconds between the two samples

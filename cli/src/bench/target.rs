@@ -49,7 +49,13 @@ impl TargetSpec {
         }
         if spec.contains("://") {
             let (text, engine) = spec.split_once('#').unwrap_or((spec, "InnoDB"));
-            let place = SpecPlace::Running { text: text.to_string(), dsn: Dsn::parse(text)? };
+            let dsn = Dsn::parse(text)?;
+            if dsn.tls.is_asked() {
+                return Err("sysbench 1.0 takes its certificates from fixed names in its working directory \
+                            and verifies none: use a tunnel, such as ssh -L, and no part ssl... in the address"
+                    .to_string());
+            }
+            let place = SpecPlace::Running { text: text.to_string(), dsn };
             return Ok(TargetSpec { name: name.to_string(), engine: engine.to_string(), place });
         }
         let (engine, options) = spec.split_once(':').unwrap_or((spec, ""));

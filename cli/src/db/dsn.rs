@@ -1,11 +1,14 @@
 //! Addresses of servers: `mysql://user@host:port/?password-file=PATH`.
 
+use super::tls::Tls;
 use crate::Result;
 use std::fs;
 use std::path::PathBuf;
 
 const DEFAULT_PORT: u16 = 3306;
-const FORM: &str = "mysql://USER@HOST[:PORT]/[?password-file=PATH|password-env=NAME|socket=PATH]";
+const FORM: &str = "mysql://USER@HOST[:PORT]/[?password-file=PATH|password-env=NAME|socket=PATH\
+                    |ssl=1|ssl-ca=PATH|ssl-cert=PATH|ssl-key=PATH|ssl-verify-server-cert=0], \
+                    several joined by '&'";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
@@ -19,6 +22,7 @@ pub enum Place {
 pub struct Dsn {
     pub user: String,
     pub place: Place,
+    pub tls: Tls,
     password: PasswordFrom,
 }
 
@@ -44,18 +48,28 @@ impl Dsn {
         let mut dsn = Dsn {
             user: decode(user)?,
             place: Place::Tcp(String::new(), DEFAULT_PORT),
+            tls: Tls::default(),
             password: PasswordFrom::Environment("MYSQL_PWD".to_string()),
         };
         dsn.place = tcp_place(host)?;
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
             let value = decode(value)?;
+            if dsn.tls.take(key, &value)? {
+                continue;
+            }
             match key {
                 "socket" => dsn.place = Place::Socket(PathBuf::from(value)),
                 "password-file" => dsn.password = PasswordFrom::File(PathBuf::from(value)),
                 "password-env" => dsn.password = PasswordFrom::Environment(value),
                 _ => return Err(format!("unknown part '{key}' in the address; it is {FORM}")),
             }
+        }
+        dsn.tls.check()?;
+        if dsn.tls.is_asked() && matches!(dsn.place, Place::Socket(_)) {
+            return Err(
+                "a socket needs no TLS: leave socket=PATH or the parts ssl... away".to_string()
+            );
         }
         Ok(dsn)
     }
@@ -64,6 +78,7 @@ impl Dsn {
         Dsn {
             user: "root".to_string(),
             place: Place::Socket(path),
+            tls: Tls::default(),
             password: PasswordFrom::Environment(String::new()),
         }
     }
@@ -157,6 +172,24 @@ mod tests {
         assert!(!format!("{dsn:?}").contains("s3cret"));
         fs::remove_file(&path).unwrap();
         assert!(dsn.password().is_err());
+    }
+
+    #[test]
+    fn tls_is_for_who_asks() {
+        let asks =
+            |query: &str| Dsn::parse(&format!("mysql://u@h/?{query}")).map(|d| d.tls.is_asked());
+        assert_eq!(asks(""), Ok(false));
+        for query in
+            ["ssl", "ssl=1", "ssl-ca=/ca.pem", "ssl-verify-server-cert=0", "ssl-cert=/c&ssl-key=/k"]
+        {
+            assert_eq!(asks(query), Ok(true), "{query}");
+        }
+        assert_eq!(asks("ssl=0&ssl-ca=/ca.pem"), Ok(false));
+        for query in
+            ["ssl=maybe", "ssl-cert=/c", "ssl-key=/k", "ssl=1&socket=/s", "ssl-mode=REQUIRED"]
+        {
+            assert!(asks(query).is_err(), "{query}");
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@
 mod client;
 mod counters;
 mod dsn;
+mod tls;
 
 pub use client::{Client, Row};
 pub use counters::{bytes_by_cause, Causes, Counters, CAUSES};

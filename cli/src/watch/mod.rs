@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 #[derive(Args)]
 pub struct WatchArgs {
-    /// mysql://USER@HOST[:PORT]/[?password-file=PATH|password-env=NAME|socket=PATH]; the password is
+    /// mysql://USER@HOST[:PORT]/[?password-file=PATH|password-env=NAME|socket=PATH|ssl-ca=PATH|...]; the password is
     /// else taken from MYSQL_PWD
     pub dsn: String,
     /// Seconds between two samples

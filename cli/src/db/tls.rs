@@ -1,0 +1,83 @@
+//! TLS: what an address asks for, and how it is done. See docs/decisions/0022-tls.md.
+//!
+//! A server is verified, its chain and its name, unless the address says in so many words that it is not.
+
+use crate::Result;
+use mysql::{ClientIdentity, SslOpts};
+use std::path::PathBuf;
+
+/// Where distributions keep the certificate authorities that they trust.
+const SYSTEM_LISTS: [&str; 3] =
+    ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
+
+/// The parts `ssl...` of an address; the names are those of the options of the mariadb client.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tls {
+    asked: Option<bool>,
+    ca: Option<PathBuf>,
+    cert: Option<PathBuf>,
+    key: Option<PathBuf>,
+    skips_verification: bool,
+}
+
+impl Tls {
+    /// Takes a part of an address; false if it is none of these.
+    pub fn take(&mut self, name: &str, value: &str) -> Result<bool> {
+        match name {
+            "ssl" => self.asked = Some(flag(name, value)?),
+            "ssl-ca" => self.ca = Some(value.into()),
+            "ssl-cert" => self.cert = Some(value.into()),
+            "ssl-key" => self.key = Some(value.into()),
+            "ssl-verify-server-cert" => self.skips_verification = !flag(name, value)?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Naming a file asks for TLS.
+    pub fn is_asked(&self) -> bool {
+        let named = self.ca.is_some() || self.cert.is_some() || self.skips_verification;
+        self.asked.unwrap_or(named)
+    }
+
+    pub fn check(&self) -> Result<()> {
+        match (&self.cert, &self.key) {
+            (Some(_), None) | (None, Some(_)) => {
+                Err("ssl-cert and ssl-key are only of use together".to_string())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn options(&self) -> Result<SslOpts> {
+        if !graviola::util::is_cpu_supported() {
+            return Err(
+                "TLS needs a processor with AES and AVX2 instructions (x86-64), or AES and SHA2 \
+                        (ARM): use a tunnel, such as ssh -L"
+                    .to_string(),
+            );
+        }
+        // The second and later calls find it installed.
+        let _ = rustls_graviola::default_provider().install_default();
+        let system = || SYSTEM_LISTS.iter().map(PathBuf::from).find(|path| path.exists());
+        let ca = self.ca.clone().or_else(system);
+        let ca = ca.ok_or("no list of certificate authorities on this host: add ssl-ca=PATH")?;
+        for path in [Some(&ca), self.cert.as_ref(), self.key.as_ref()].into_iter().flatten() {
+            std::fs::File::open(path)
+                .map_err(|e| format!("cannot read {}: {e}", path.display()))?;
+        }
+        let identity = self.cert.clone().zip(self.key.clone());
+        Ok(SslOpts::default()
+            .with_root_cert_path(Some(ca))
+            .with_client_identity(identity.map(|(cert, key)| ClientIdentity::new(cert, key)))
+            .with_danger_accept_invalid_certs(self.skips_verification))
+    }
+}
+
+fn flag(name: &str, value: &str) -> Result<bool> {
+    match value.to_ascii_lowercase().as_str() {
+        "" | "1" | "on" | "true" => Ok(true),
+        "0" | "off" | "false" => Ok(false),
+        _ => Err(format!("{name} is 1 or 0")),
+    }
+}
