@@ -2,9 +2,9 @@
 //!
 //! InnoDB syncs its data files, and then asks which is the oldest page that is not written
 //! (`log_checkpoint` in storage/innobase/buf/buf0flu.cc of 10.11). A page whose write ends between the two counts
-//! as written and is not synced: the checkpoint passes it. A copy in the doublewrite buffer that is older than the
-//! checkpoint is not used by recovery, so if such a page is torn it is lost, and the server does not start ("Unable to
-//! apply log to corrupted page"). So page writes that were noted before a checkpoint are never lost here.
+//! as written and is not synced: the checkpoint passes it. Recovery then did not take the copy in the doublewrite
+//! buffer, though it was whole, and the server did not start ("Unable to apply log to corrupted page"; docs/powercut.md).
+//! So page writes that were noted before a checkpoint are never lost here.
 
 use crate::journal::{Entry, KIND_CHANGE};
 use std::collections::{BTreeSet, HashMap};
