@@ -30,8 +30,7 @@ fn mount_faults(mount: &Mount) -> Vec<String> {
         found.push(format!("mounted with {option}: {why}"));
     }
     // The kernel names each way to keep times of access but this one.
-    let has_times = matches!(mount.kind.as_str(), "ext4" | "xfs" | "btrfs" | "f2fs");
-    if has_times && !["noatime", "relatime"].iter().any(|way| options.contains(way)) {
+    if mount.is_native() && !["noatime", "relatime"].iter().any(|way| options.contains(way)) {
         found.push("mounted with strictatime: every read writes the time of access".to_string());
     }
     if options.contains(&"nobarrier") || options.contains(&"barrier=0") {

@@ -89,6 +89,13 @@ pub struct Mount {
     pub source: String,
 }
 
+impl Mount {
+    /// A file system of Linux on a device of its own, whose mount options we know.
+    pub fn is_native(&self) -> bool {
+        matches!(self.kind.as_str(), "ext4" | "xfs" | "btrfs" | "f2fs")
+    }
+}
+
 /// Where services that run regularly are enabled, and the one that discards what is free.
 const TIMERS: [&str; 3] = [
     "/etc/systemd/system/timers.target.wants/fstrim.timer",
@@ -99,10 +106,9 @@ const TIMERS: [&str; 3] = [
 /// Whether the file system's free space is told to the device, by a mount option or regularly;
 /// `None` where the device does not want to know, or nobody knows how.
 pub fn is_trimmed(mount: &Mount, device: &Device) -> Option<bool> {
-    let knows = matches!(mount.kind.as_str(), "ext4" | "xfs" | "btrfs" | "f2fs");
     let told = mount.options.split(',').any(|option| option.starts_with("discard"))
         || TIMERS.iter().any(|path| Path::new(path).exists());
-    (knows && device.takes_discards()).then_some(told)
+    (mount.is_native() && device.takes_discards()).then_some(told)
 }
 
 pub fn mount_of(path: &Path) -> Option<Mount> {
