@@ -1,6 +1,6 @@
 //! Bugs on purpose: what the simulator must find. This is the list of all of them; each place in
-//! the engine that can misbehave asks [`is`]. Without the feature `sim` the answer is a constant
-//! no, and nothing of this remains in the program.
+//! the engine that can misbehave asks [`is`]. A run can also ask for slowness, which is no bug ([`puts_off`]).
+//! Without the feature `sim` the answers are a constant no, and nothing of this remains in the program.
 
 /// A bug that a simulated run can ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
