@@ -179,9 +179,14 @@ mod tests {
         let asks =
             |query: &str| Dsn::parse(&format!("mysql://u@h/?{query}")).map(|d| d.tls.is_asked());
         assert_eq!(asks(""), Ok(false));
-        for query in
-            ["ssl", "ssl=1", "ssl-ca=/ca.pem", "ssl-verify-server-cert=0", "ssl-cert=/c&ssl-key=/k"]
-        {
+        for query in [
+            "ssl",
+            "ssl=1",
+            "ssl-ca=/ca.pem",
+            "ssl-verify-server-cert=0",
+            "ssl-verify-server-cert=1",
+            "ssl-cert=/c&ssl-key=/k",
+        ] {
             assert_eq!(asks(query), Ok(true), "{query}");
         }
         assert_eq!(asks("ssl=0&ssl-ca=/ca.pem"), Ok(false));

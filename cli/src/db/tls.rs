@@ -17,7 +17,7 @@ pub struct Tls {
     ca: Option<PathBuf>,
     cert: Option<PathBuf>,
     key: Option<PathBuf>,
-    skips_verification: bool,
+    verify: Option<bool>,
 }
 
 impl Tls {
@@ -28,15 +28,15 @@ impl Tls {
             "ssl-ca" => self.ca = Some(value.into()),
             "ssl-cert" => self.cert = Some(value.into()),
             "ssl-key" => self.key = Some(value.into()),
-            "ssl-verify-server-cert" => self.skips_verification = !flag(name, value)?,
+            "ssl-verify-server-cert" => self.verify = Some(flag(name, value)?),
             _ => return Ok(false),
         }
         Ok(true)
     }
 
-    /// Naming a file asks for TLS.
+    /// Whoever names a file, or says what is to be verified, asks for TLS.
     pub fn is_asked(&self) -> bool {
-        let named = self.ca.is_some() || self.cert.is_some() || self.skips_verification;
+        let named = self.ca.is_some() || self.cert.is_some() || self.verify.is_some();
         self.asked.unwrap_or(named)
     }
 
@@ -70,7 +70,7 @@ impl Tls {
         Ok(SslOpts::default()
             .with_root_cert_path(Some(ca))
             .with_client_identity(identity.map(|(cert, key)| ClientIdentity::new(cert, key)))
-            .with_danger_accept_invalid_certs(self.skips_verification))
+            .with_danger_accept_invalid_certs(self.verify == Some(false)))
     }
 }
 
