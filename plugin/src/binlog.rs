@@ -1,7 +1,8 @@
 //! The engine's binlog room as the server's hook sees it, and the file beside the binlog that
 //! says whose log holds its end.
 
-use crate::{binlog_index, engine};
+use crate::binlog_index::{self, failed};
+use crate::engine;
 use sluice_engine::base::{Error, Result};
 use sluice_engine::db::{self, Binlog, Decision, Fallback, Known, Level, Verdict, Write};
 use std::fs;
@@ -26,11 +27,6 @@ pub const SYNC: u32 = 8;
 
 fn binlog() -> Result<&'static Arc<Binlog>> {
     Ok(engine::get()?.binlog())
-}
-
-fn failed(op: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
-    let path = path.to_owned();
-    move |error| Error::io(op, path, error)
 }
 
 /// Completes the binlog after a crash, before the server opens it. Refuses to start when another

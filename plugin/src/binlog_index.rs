@@ -10,7 +10,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-fn failed(op: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
+pub fn failed(op: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
     let path = path.to_owned();
     move |error| Error::io(op, path, error)
 }

@@ -31,7 +31,15 @@ struct Args {
     hashes: bool,
     trace: bool,
     planted: bool,
-    bug: Option<String>,
+    bug: Option<Bug>,
+}
+
+fn bug_named(name: &str) -> Option<Bug> {
+    let found = Bug::ALL.into_iter().find(|bug| name == format!("{bug:?}"));
+    if found.is_none() {
+        eprintln!("no bug is called {name}");
+    }
+    found
 }
 
 fn parse(words: impl Iterator<Item = String>) -> Option<Args> {
@@ -46,7 +54,7 @@ fn parse(words: impl Iterator<Item = String>) -> Option<Args> {
             "--seeds" => args.seeds = words.pop_front()?.parse().ok()?,
             "--first" => args.first = words.pop_front()?.parse().ok()?,
             "--jobs" => args.jobs = words.pop_front()?.parse().ok()?,
-            "--bug" => args.bug = Some(words.pop_front()?),
+            "--bug" => args.bug = Some(bug_named(&words.pop_front()?)?),
             "--seconds" => args.seconds = Some(words.pop_front()?.parse().ok()?),
             _ => return None,
         }
@@ -116,17 +124,7 @@ fn main() -> ExitCode {
     if args.planted {
         return planted(&args);
     }
-    let planted = match &args.bug {
-        Some(name) => match Bug::ALL.into_iter().find(|bug| *name == format!("{bug:?}")) {
-            Some(bug) => Some(bug),
-            None => {
-                eprintln!("no bug is called {name}");
-                return ExitCode::from(2);
-            }
-        },
-        None => None,
-    };
-    let options = Options { trace: args.trace, planted };
+    let options = Options { trace: args.trace, planted: args.bug };
     let progress = Progress {
         next: AtomicU64::new(0),
         passed: AtomicU64::new(0),
@@ -155,7 +153,7 @@ fn main() -> ExitCode {
 
 /// Every planted bug must be found.
 fn planted(args: &Args) -> ExitCode {
-    let asked = |bug: &Bug| args.bug.as_ref().is_none_or(|name| *name == format!("{bug:?}"));
+    let asked = |bug: &Bug| args.bug.is_none_or(|one| one == *bug);
     let bugs: Mutex<VecDeque<Bug>> = Mutex::new(Bug::ALL.into_iter().filter(asked).collect());
     let (found, missed) = (AtomicU64::new(0), AtomicU64::new(0));
     let take = || bugs.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
