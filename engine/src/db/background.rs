@@ -22,6 +22,9 @@ const SWEEP_RESTS: u32 = 4;
 const SWEEP_STEP_LEAVES: usize = 8;
 const SWEEP_REST_MAX: Duration = Duration::from_millis(20);
 const REVERT_STEP_RECORDS: usize = 1024;
+/// While sessions are at work the revert rests so many times as long as it works.
+const REVERT_RESTS: u32 = 8;
+const REVERT_REST_MAX: Duration = Duration::from_millis(100);
 const PURGE_STEP_RECORDS: usize = 256;
 const EVICT_STEP_PAGES: usize = 64;
 const IDLE_CHECKPOINT: Duration = Duration::from_secs(30);
@@ -216,7 +219,26 @@ impl Engine {
     }
 
     fn revert_step(&self) -> Result<Next> {
-        self.ctx.revert_step(REVERT_STEP_RECORDS).map(Next::from)
+        let began_ns = self.os.now_ns();
+        let more = self.ctx.revert_step(REVERT_STEP_RECORDS)?;
+        Ok(match more && self.revert_may_rest() {
+            true => self.rest_since(began_ns, REVERT_RESTS, REVERT_REST_MAX),
+            false => Next::from(more),
+        })
+    }
+
+    /// Nobody waits for the revert, since who touches an entry reverts it: what a large
+    /// transaction left does not take a processor from sessions that are at work. When a second
+    /// one waits or the log is full it has fallen behind.
+    pub(super) fn revert_may_rest(&self) -> bool {
+        let behind = self.ctx.reverts_waiting() > 1 || self.versions_fill_log();
+        self.ctx.sessions_at_work() && !behind && !self.is_short_of_room()
+    }
+
+    /// A rest `times` as long as the work since `began_ns`, of `most` at most.
+    fn rest_since(&self, began_ns: u64, times: u32, most: Duration) -> Next {
+        let worked = Duration::from_nanos(self.os.now_ns().saturating_sub(began_ns));
+        Next::After((worked * times).min(most))
     }
 
     fn purge_step(&self) -> Result<Next> {
@@ -242,8 +264,7 @@ impl Engine {
             return Ok(Next::from(more || sweeps));
         }
         // What a large transaction left is swept for seconds, and nobody waits for it.
-        let worked = Duration::from_nanos(self.os.now_ns().saturating_sub(began_ns));
-        Ok(Next::After((worked * SWEEP_RESTS).min(SWEEP_REST_MAX)))
+        Ok(self.rest_since(began_ns, SWEEP_RESTS, SWEEP_REST_MAX))
     }
 }
 

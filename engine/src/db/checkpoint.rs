@@ -174,12 +174,25 @@ impl Engine {
         pins
     }
 
+    /// From where on the log is kept for versions.
+    fn versions_from(&self) -> Option<Lsn> {
+        // The mover may be ahead of those who still hold the log.
+        let moved_to = self.ctx.old.moved_to();
+        Some(self.ctx.lowest_pin()?.max(moved_to))
+    }
+
+    /// Whether the log kept for versions is more than it may be. Only a revert is waited for that
+    /// long ([`Context::reverting_from`]).
+    pub(crate) fn versions_fill_log(&self) -> bool {
+        let kept = |low: Lsn| self.wal.end().0.saturating_sub(low.0);
+        self.versions_from().is_some_and(|low| kept(low) > self.log_capacity())
+    }
+
     /// Up to where versions have to leave the log now, if anybody still needs them there.
     pub(crate) fn move_target(&self) -> Option<Lsn> {
         let limit = self.log_capacity() / 100 * VERSIONS_PERCENT;
         let end = self.wal.end();
-        let moved_to = self.ctx.old.moved_to();
-        let low = self.ctx.lowest_pin()?.max(moved_to);
+        let low = self.versions_from()?;
         let target = Lsn(end.0.saturating_sub(limit / 2));
         let target = match self.ctx.reverting_from() {
             Some(first) if !self.is_short_of_room() => target.min(first),

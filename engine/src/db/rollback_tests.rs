@@ -128,6 +128,32 @@ fn what_is_being_reverted_is_not_moved() {
     assert_eq!(engine.ctx.old.stats().moved, 0);
 }
 
+#[test]
+fn the_revert_rests_for_sessions_unless_it_falls_behind() {
+    let (engine, table) = rolled_back(3000, 64 << 20);
+    assert!(!engine.revert_may_rest(), "nobody is there to rest for");
+    let mut reader = engine.begin(2);
+    reader.open_snapshot();
+    assert!(engine.revert_may_rest(), "a reader");
+    drop(reader);
+    let mut writer = engine.begin(3);
+    with_two(&plain_row(5000, 1), |w| writer.insert(&table, w)).unwrap();
+    assert!(engine.revert_may_rest(), "a writer");
+    writer.rollback();
+    let mut reader = engine.begin(4);
+    reader.open_snapshot();
+    assert!(!engine.revert_may_rest(), "a second one waits");
+
+    let (engine, _) = rolled_back(3000, 512 << 10);
+    let mut reader = engine.begin(2);
+    reader.open_snapshot();
+    assert!(!engine.revert_may_rest(), "the log is full");
+    while engine.ctx.revert_step(100).unwrap() {}
+    drop(reader);
+    engine.checkpoint_now().unwrap();
+    assert!(!engine.versions_fill_log());
+}
+
 /// Seconds since `begin`.
 fn seconds(begin: Instant) -> f64 {
     begin.elapsed().as_secs_f64()

@@ -110,7 +110,7 @@ impl Engine {
             ("old_versions_dropped", old.dropped),
             ("old_versions_sweeps", old.sweeps),
             ("old_versions_reads", old.reads),
-            ("revert_backlog", self.ctx.to_revert.lock().len() as u64),
+            ("revert_backlog", self.ctx.reverts_waiting() as u64),
             ("purge_backlog", self.ctx.registry.purge_backlog() as u64),
             ("row_locks", locks.rows),
             ("range_locks", locks.intervals),

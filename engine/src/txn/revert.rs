@@ -224,6 +224,17 @@ impl Context {
         done
     }
 
+    /// How many rolled back transactions the background has not reverted yet.
+    pub fn reverts_waiting(&self) -> usize {
+        self.to_revert.lock().len()
+    }
+
+    /// Whether any session reads or writes at this moment.
+    pub fn sessions_at_work(&self) -> bool {
+        let stats = self.table.stats();
+        stats.snapshots > 0 || stats.open > self.reverts_waiting() as u64
+    }
+
     fn revert_some(&self, budget: usize) -> Result<bool> {
         let mut ahead = self.reverting.lock();
         let mut left = budget;
