@@ -80,7 +80,7 @@ bench-commit: build ## commits per second and flushes per commit, binlog in the 
 test-binlog: build ## the binlog in the log on real servers: lost tails, rotation, a replica
 	@scripts/test-binlog $(ARGS)
 
-replicas: build ## replicas on Sluice and InnoDB: semi-sync, kills, parallel apply; lag, ARGS=check|lag
+replicas: build ## replicas on Sluice and InnoDB: semi-sync, kills, parallel apply; lag, ARGS=check|lag|receive
 	@scripts/replicas $(ARGS)
 
 restart: build ## time to restart after one transaction of SIZE_GB=1

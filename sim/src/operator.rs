@@ -42,9 +42,7 @@ fn one_ddl(life: &Life, rng: &mut SimRng) -> Step {
     if rng.chance(life.sudden_percent) {
         // The map without the pages of a dropped table, and a log that still tells of them.
         sleep(Duration::from_micros(rng.below(20_000)));
-        let told = life.model().told_lsn();
-        life.engine.checkpoint_map_now().map_err(|error| life.power_off(&error))?;
-        life.model().durable_up_to(told);
+        flushing(life, Engine::checkpoint_map_now)?;
         life.cut_power_after(rng.below(4));
     }
     Ok(())
@@ -84,27 +82,31 @@ pub fn look_after(engine: &Engine, rng: &mut SimRng) -> Result<()> {
 }
 
 fn one_order(life: &Life, rng: &mut SimRng) -> Step {
-    let engine = &life.engine;
-    let told = life.model().told_lsn();
-    // All but garbage collection flush the log.
-    let (flushes, done): (bool, Result<()>) = match rng.below(10) {
-        0..=2 => (true, engine.checkpoint_now()),
-        3..=4 => (true, engine.checkpoint_map_now()),
-        5..=6 => (false, engine.collect_garbage(1 << 18).map(|_| ())),
-        7..=8 => (true, engine.flush_log()),
+    match rng.below(10) {
+        0..=2 => flushing(life, Engine::checkpoint_now)?,
+        3..=4 => flushing(life, Engine::checkpoint_map_now)?,
+        5..=6 => {
+            let done = life.engine.collect_garbage(1 << 18);
+            done.map_err(|error| life.power_off(&error))?;
+        }
+        7..=8 => flushing(life, Engine::flush_log)?,
         _ => {
-            engine.interrupt(1 + rng.below(SESSIONS_MAX));
+            life.engine.interrupt(1 + rng.below(SESSIONS_MAX));
             return Ok(());
         }
-    };
-    done.map_err(|error| life.power_off(&error))?;
-    if flushes {
-        life.model().durable_up_to(told);
     }
     // What a checkpoint leaves behind shows when nothing comes after it.
     if rng.chance(life.sudden_percent) {
         life.cut_power_after(rng.below(4));
     }
+    Ok(())
+}
+
+/// Does what flushes the log: all that was logged before is durable then.
+fn flushing(life: &Life, order: impl FnOnce(&Engine) -> Result<()>) -> Step {
+    let told = life.model().told_lsn();
+    order(&life.engine).map_err(|error| life.power_off(&error))?;
+    life.model().durable_up_to(told);
     Ok(())
 }
 

@@ -42,17 +42,15 @@ pub struct Report {
     pub failure: Option<String>,
 }
 
-fn is_worn(seed: u64) -> bool {
-    SimRng::new(seed ^ 0x30_12).chance(WORN_PERCENT)
-}
-
 /// Runs one seed.
 pub fn run(seed: u64, options: Options) -> Report {
     let mut pace = Pace { trace: options.trace, planted: options.planted, ..Pace::of_seed(seed) };
-    if is_worn(seed) {
-        pace.put_off_permille = 980;
+    let mut rng = SimRng::new(seed);
+    let mut limits = Limits::random(&mut rng);
+    if SimRng::new(seed ^ 0x30_12).chance(WORN_PERCENT) {
+        limits.wear_out(&mut pace);
     }
-    let outcome = sched::run(seed, pace, move || World::new(seed).run());
+    let outcome = sched::run(seed, pace, move || World::new(seed, rng, limits).run());
     Report { trace_hash: outcome.trace_hash, points: outcome.points, failure: outcome.failure }
 }
 
@@ -107,7 +105,8 @@ impl Limits {
 
     /// Few rows that are written, deleted and written again for long, in little log: what is left of
     /// one life of a key meets the next.
-    fn wear_out(&mut self) {
+    fn wear_out(&mut self, pace: &mut Pace) {
+        pace.put_off_permille = 980;
         self.lives = self.lives.min(2);
         self.sessions = SESSIONS_MAX;
         self.ids = 6;
@@ -181,12 +180,7 @@ struct World {
 }
 
 impl World {
-    fn new(seed: u64) -> World {
-        let mut rng = SimRng::new(seed);
-        let mut limits = Limits::random(&mut rng);
-        if is_worn(seed) {
-            limits.wear_out();
-        }
+    fn new(seed: u64, rng: SimRng, limits: Limits) -> World {
         World { rng, os: SimOs::new(seed), limits, model: Arc::default() }
     }
 

@@ -4,9 +4,13 @@ mod runner;
 
 use sluice_sim::{find_planted, Bug};
 
+/// A bug that one of 70 seeds finds, the rarest of those looked for from 0 on, is missed by
+/// all of these once in 300 times that engine or world change.
+const SEEDS: u64 = 400;
+
 #[track_caller]
-fn is_found(bug: Bug, seeds: u64) {
-    is_found_from(0, bug, seeds);
+fn is_found(bug: Bug) {
+    is_found_from(0, bug, SEEDS);
 }
 
 /// For what is found rarely: from a seed on that is near one which finds it. When engine or world
@@ -20,63 +24,63 @@ fn is_found_from(first: u64, bug: Bug, seeds: u64) {
 }
 
 fn commit_without_flush() {
-    is_found(Bug::CommitWithoutFlush, 60);
+    is_found(Bug::CommitWithoutFlush);
 }
 
 fn log_write_not_durable() {
-    is_found(Bug::LogWriteNotDurable, 60);
+    is_found(Bug::LogWriteNotDurable);
 }
 
 fn checkpoint_without_store_sync() {
-    is_found(Bug::CheckpointWithoutStoreSync, 60);
+    is_found(Bug::CheckpointWithoutStoreSync);
 }
 
 fn checkpoint_without_log_flush() {
-    is_found(Bug::CheckpointWithoutLogFlush, 60);
+    is_found(Bug::CheckpointWithoutLogFlush);
 }
 
 fn map_changes_not_synced() {
-    is_found(Bug::MapChangesNotSynced, 60);
+    is_found(Bug::MapChangesNotSynced);
 }
 
 fn map_leaf_forgets_changes() {
-    is_found(Bug::MapLeafForgetsChanges, 60);
+    is_found(Bug::MapLeafForgetsChanges);
 }
 
 fn superblock_not_synced() {
-    is_found(Bug::SuperblockNotSynced, 60);
+    is_found(Bug::SuperblockNotSynced);
 }
 
 fn purge_ignores_snapshots() {
-    is_found(Bug::PurgeIgnoresSnapshots, 60);
+    is_found(Bug::PurgeIgnoresSnapshots);
 }
 
 fn lost_delete_mark() {
-    is_found(Bug::LostDeleteMark, 60);
+    is_found(Bug::LostDeleteMark);
 }
 
 fn horizon_too_high() {
-    is_found(Bug::HorizonTooHigh, 60);
+    is_found(Bug::HorizonTooHigh);
 }
 
 fn redo_point_too_high() {
-    is_found(Bug::RedoPointTooHigh, 60);
+    is_found(Bug::RedoPointTooHigh);
 }
 
 fn store_segment_freed_early() {
-    is_found(Bug::StoreSegmentFreedEarly, 60);
+    is_found(Bug::StoreSegmentFreedEarly);
 }
 
 fn log_segment_freed_early() {
-    is_found(Bug::LogSegmentFreedEarly, 60);
+    is_found(Bug::LogSegmentFreedEarly);
 }
 
 fn moved_log_freed_early() {
-    is_found(Bug::MovedLogFreedEarly, 60);
+    is_found(Bug::MovedLogFreedEarly);
 }
 
 fn sweep_ignores_snapshots() {
-    is_found(Bug::SweepIgnoresSnapshots, 60);
+    is_found(Bug::SweepIgnoresSnapshots);
 }
 
 fn drop_trees_not_logged() {
@@ -84,23 +88,23 @@ fn drop_trees_not_logged() {
 }
 
 fn interval_not_checked() {
-    is_found(Bug::IntervalNotChecked, 60);
+    is_found(Bug::IntervalNotChecked);
 }
 
 fn checkpoint_forgets_open() {
-    is_found(Bug::CheckpointForgetsOpen, 60);
+    is_found(Bug::CheckpointForgetsOpen);
 }
 
 fn dirty_too_late() {
-    is_found(Bug::DirtyTooLate, 60);
+    is_found(Bug::DirtyTooLate);
 }
 
 fn owed_not_in_redo_point() {
-    is_found(Bug::OwedNotInRedoPoint, 200);
+    is_found(Bug::OwedNotInRedoPoint);
 }
 
 fn lives_not_kept_apart() {
-    is_found_from(500, Bug::LivesNotKeptApart, 60);
+    is_found_from(980, Bug::LivesNotKeptApart, 60);
 }
 
 fn main() {

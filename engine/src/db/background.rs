@@ -5,7 +5,6 @@ use super::config::Level;
 use super::engine::Engine;
 use crate::base::{Error, Result};
 use crate::os::observe;
-use crate::os::planted;
 use crate::os::sync::{self, Condvar, Mutex};
 use crate::os::SIMULATED;
 use std::sync::atomic::Ordering;
@@ -221,18 +220,27 @@ impl Engine {
     fn revert_step(&self) -> Result<Next> {
         let began_ns = self.os.now_ns();
         let more = self.ctx.revert_step(REVERT_STEP_RECORDS)?;
-        Ok(match more && self.revert_may_rest() {
-            true => self.rest_since(began_ns, REVERT_RESTS, REVERT_REST_MAX),
-            false => Next::from(more),
+        if !more {
+            self.ctx.take_met_rolled_back();
+            return Ok(Next::Idle);
+        }
+        Ok(match self.revert_rests() {
+            0 => Next::Again,
+            rests => self.rest_since(began_ns, rests, REVERT_REST_MAX),
         })
     }
 
-    /// Nobody waits for the revert, since who touches an entry reverts it: what a large
-    /// transaction left does not take a processor from sessions that are at work. When a second
-    /// one waits or the log is full it has fallen behind.
-    pub(super) fn revert_may_rest(&self) -> bool {
+    /// How many times as long as it has worked the revert rests now. What a large transaction left
+    /// does not take a processor from sessions that are at work elsewhere. Those who come across it
+    /// take it back themselves, but at a higher cost: the more there were since this was last
+    /// asked, the less it rests. When a second one waits or the log is full it has fallen behind.
+    pub(super) fn revert_rests(&self) -> u32 {
+        let met = self.ctx.take_met_rolled_back();
         let behind = self.ctx.reverts_waiting() > 1 || self.versions_fill_log();
-        self.ctx.sessions_at_work() && !behind && !self.is_short_of_room()
+        match self.ctx.sessions_at_work() && !behind && !self.is_short_of_room() {
+            true => REVERT_RESTS / met.saturating_add(1),
+            false => 0,
+        }
     }
 
     /// A rest `times` as long as the work since `began_ns`, of `most` at most.
@@ -258,7 +266,7 @@ impl Engine {
         let began_ns = self.os.now_ns();
         let mut sweeps = true;
         for _ in 0..SWEEP_STEP_LEAVES {
-            sweeps = sweeps && !planted::puts_off() && self.ctx.sweep_step(&self.sweep)?;
+            sweeps = sweeps && !sync::puts_off() && self.ctx.sweep_step(&self.sweep)?;
         }
         if more || !sweeps || self.is_short_of_room() {
             return Ok(Next::from(more || sweeps));

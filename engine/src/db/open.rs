@@ -281,6 +281,7 @@ impl Opening {
             purging: Mutex::new(ReadAhead::forward()),
             reverting: Mutex::new(ReadAhead::backward()),
             revert_goes_on: Default::default(),
+            met_rolled_back: Default::default(),
             report_wait: Box::new(move |waiter, holder| host.lock_wait(waiter, holder)),
             put_aside: Default::default(),
         })

@@ -131,23 +131,29 @@ fn what_is_being_reverted_is_not_moved() {
 #[test]
 fn the_revert_rests_for_sessions_unless_it_falls_behind() {
     let (engine, table) = rolled_back(3000, 64 << 20);
-    assert!(!engine.revert_may_rest(), "nobody is there to rest for");
+    assert_eq!(engine.revert_rests(), 0, "nobody is there to rest for");
     let mut reader = engine.begin(2);
     reader.open_snapshot();
-    assert!(engine.revert_may_rest(), "a reader");
+    assert_eq!(engine.revert_rests(), 8, "a reader");
+    assert_eq!(scan(&mut reader, &table, 0, Direction::Forward).len(), 3000);
+    assert_eq!(engine.revert_rests(), 0, "it came across all of it");
+    assert_eq!(engine.revert_rests(), 8, "and no more");
     drop(reader);
     let mut writer = engine.begin(3);
     with_two(&plain_row(5000, 1), |w| writer.insert(&table, w)).unwrap();
-    assert!(engine.revert_may_rest(), "a writer");
+    assert_eq!(engine.revert_rests(), 8, "a writer");
+    let (old, new) = (plain_row(7, 1), plain_row(7, 3));
+    with_two(&old, |o| with_two(&new, |n| writer.update(&table, o, n))).unwrap();
+    assert!(engine.revert_rests() < 8, "it took a row back");
     writer.rollback();
     let mut reader = engine.begin(4);
     reader.open_snapshot();
-    assert!(!engine.revert_may_rest(), "a second one waits");
+    assert_eq!(engine.revert_rests(), 0, "a second one waits");
 
     let (engine, _) = rolled_back(3000, 512 << 10);
     let mut reader = engine.begin(2);
     reader.open_snapshot();
-    assert!(!engine.revert_may_rest(), "the log is full");
+    assert_eq!(engine.revert_rests(), 0, "the log is full");
     while engine.ctx.revert_step(100).unwrap() {}
     drop(reader);
     engine.checkpoint_now().unwrap();

@@ -1,5 +1,5 @@
 //! Bugs on purpose: what the simulator must find. This is the list of all of them; each place in
-//! the engine that can misbehave asks [`is`]. A run can also ask for slowness, which is no bug ([`puts_off`]).
+//! the engine that can misbehave asks [`is`].
 //! Without the feature `sim` the answers are a constant no, and nothing of this remains in the program.
 
 /// A bug that a simulated run can ask for.
@@ -84,20 +84,8 @@ pub fn is(bug: Bug) -> bool {
     super::sched::planted(bug)
 }
 
-/// Does the run that this thread belongs to will that work which may wait is put off?
-#[cfg(feature = "sim")]
-pub fn puts_off() -> bool {
-    super::sched::puts_off()
-}
-
 #[cfg(not(feature = "sim"))]
 #[inline(always)]
 pub const fn is(_bug: Bug) -> bool {
-    false
-}
-
-#[cfg(not(feature = "sim"))]
-#[inline(always)]
-pub const fn puts_off() -> bool {
     false
 }

@@ -40,6 +40,15 @@ pub fn sleep(time: Duration) {
     std::thread::sleep(time);
 }
 
+/// Whether work that may wait is put off now, because the scheduler wills it.
+pub fn puts_off() -> bool {
+    #[cfg(feature = "sim")]
+    if super::sched::puts_off() {
+        return true;
+    }
+    false
+}
+
 #[cfg(not(feature = "sim"))]
 mod thread {
     /// A thread that runs until its body returns.

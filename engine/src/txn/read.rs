@@ -104,6 +104,10 @@ impl Session {
         key: &[u8],
         head: EntryHeader,
     ) -> Result<Option<Vec<u8>>> {
+        // Without the latch: only how fast the revert goes depends on it.
+        if self.ctx.table.state(head.txn) == TxnState::Aborted {
+            self.ctx.meet_rolled_back();
+        }
         let mut header = head;
         loop {
             if header.is_first() {

@@ -134,6 +134,7 @@ impl Context {
         bad: EntryHeader,
         along: &Mutex<Along>,
     ) -> Result<()> {
+        self.meet_rolled_back();
         let mut header = bad;
         let good = loop {
             let read = match header.lsn == bad.lsn {
@@ -227,6 +228,16 @@ impl Context {
     /// How many rolled back transactions the background has not reverted yet.
     pub fn reverts_waiting(&self) -> usize {
         self.to_revert.lock().len()
+    }
+
+    /// A session comes across what waits for the revert.
+    pub(super) fn meet_rolled_back(&self) {
+        self.met_rolled_back.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How often that was since this was last asked.
+    pub fn take_met_rolled_back(&self) -> u32 {
+        self.met_rolled_back.swap(0, Ordering::Relaxed)
     }
 
     /// Whether any session reads or writes at this moment.

@@ -18,7 +18,7 @@ use crate::os::planted::{self, Bug};
 use crate::os::sync::Mutex;
 use crate::wal::{Appended, ReadAhead, Wal};
 use std::collections::VecDeque;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -53,6 +53,8 @@ pub struct Context {
     pub reverting: Mutex<ReadAhead>,
     /// The last step of the revert ended well and left work.
     pub revert_goes_on: AtomicBool,
+    /// See [`Context::take_met_rolled_back`].
+    pub met_rolled_back: AtomicU32,
 }
 
 impl Context {
