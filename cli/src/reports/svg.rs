@@ -202,17 +202,24 @@ pub fn stacked(axes: &Axes, parts: &[&str], bars: &[(String, Vec<f64>)]) -> Stri
             );
             below += value;
         }
-        // Long names would touch each other: one in two stands lower.
-        let letters = (slot / 6.5) as usize * 2;
-        let text: String = name.chars().take(letters.max(3)).collect();
-        let y = HEIGHT - BOTTOM + 13.0 + if at % 2 == 1 { 11.0 } else { 0.0 };
-        frame.svg += &format!(
-            "<text class=\"small\" x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"middle\">{}</text>",
-            escaped(&text)
-        );
+        for (line, text) in label_lines(name, (slot / 6.5) as usize).iter().enumerate() {
+            let y = HEIGHT - BOTTOM + 12.0 + 10.0 * line as f64;
+            frame.svg += &format!(
+                "<text class=\"small\" x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"middle\">{}</text>",
+                escaped(text)
+            );
+        }
     }
     let legend: Vec<&str> = if parts.len() > 1 { parts.to_vec() } else { Vec::new() };
     figure(axes.title, frame.end(), legend.into_iter())
+}
+
+/// A name that is longer than its place has one line for each of its words.
+fn label_lines(name: &str, letters: usize) -> Vec<&str> {
+    match name.chars().count() <= letters {
+        true => vec![name],
+        false => name.split_inclusive(['-', ' ']).collect(),
+    }
 }
 
 fn figure<'a>(title: &str, svg: String, names: impl Iterator<Item = &'a str>) -> String {
@@ -229,6 +236,13 @@ fn figure<'a>(title: &str, svg: String, names: impl Iterator<Item = &'a str>) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_names_have_a_line_for_each_word() {
+        assert_eq!(label_lines("innodb-nodw", 11), ["innodb-nodw"]);
+        assert_eq!(label_lines("innodb-nodw-nobinlog", 7), ["innodb-", "nodw-", "nobinlog"]);
+        assert_eq!(label_lines("sluice", 3), ["sluice"]);
+    }
 
     #[test]
     fn numbers_are_short() {
