@@ -21,7 +21,7 @@ const SWEEP_RESTS: u32 = 4;
 const SWEEP_STEP_LEAVES: usize = 8;
 const SWEEP_REST_MAX: Duration = Duration::from_millis(20);
 const REVERT_STEP_RECORDS: usize = 1024;
-/// While sessions are at work the revert rests so many times as long as it works.
+/// While sessions are at work the revert rests at most so many times as long as it works.
 const REVERT_RESTS: u32 = 8;
 const REVERT_REST_MAX: Duration = Duration::from_millis(100);
 const PURGE_STEP_RECORDS: usize = 256;
