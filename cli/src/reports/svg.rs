@@ -214,12 +214,14 @@ pub fn stacked(axes: &Axes, parts: &[&str], bars: &[(String, Vec<f64>)]) -> Stri
     figure(axes.title, frame.end(), legend.into_iter())
 }
 
-/// A name that is longer than its place has one line for each of its words.
-fn label_lines(name: &str, letters: usize) -> Vec<&str> {
-    match name.chars().count() <= letters {
-        true => vec![name],
-        false => name.split_inclusive(['-', ' ']).collect(),
+/// A name that is longer than its place has one line for each of its first three words, which
+/// are cut where they would reach into the next place.
+fn label_lines(name: &str, letters: usize) -> Vec<String> {
+    if name.chars().count() <= letters {
+        return vec![name.to_string()];
     }
+    let cut = |word: &str| word.chars().take(letters.max(4) + 2).collect();
+    name.split_inclusive(['-', ' ']).take(3).map(cut).collect()
 }
 
 fn figure<'a>(title: &str, svg: String, names: impl Iterator<Item = &'a str>) -> String {
@@ -242,6 +244,7 @@ mod tests {
         assert_eq!(label_lines("innodb-nodw", 11), ["innodb-nodw"]);
         assert_eq!(label_lines("innodb-nodw-nobinlog", 7), ["innodb-", "nodw-", "nobinlog"]);
         assert_eq!(label_lines("sluice", 3), ["sluice"]);
+        assert_eq!(label_lines("production_database a b c", 7), ["productio", "a ", "b "]);
     }
 
     #[test]

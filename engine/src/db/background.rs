@@ -182,9 +182,8 @@ impl Engine {
         if pressure >= 100 {
             return Ok(Next::Again);
         }
-        let worked = Duration::from_nanos(self.os.now_ns().saturating_sub(began_ns));
         let share = (100 - pressure.min(100)) as u32;
-        Ok(Next::After((worked * 3 * share / 100).min(GC_REST_MAX)))
+        Ok(self.rest_since(began_ns, 3 * share, GC_REST_MAX))
     }
 
     fn wants_checkpoint(&self) -> bool {
@@ -226,7 +225,7 @@ impl Engine {
         }
         Ok(match self.revert_rests() {
             0 => Next::Again,
-            rests => self.rest_since(began_ns, rests, REVERT_REST_MAX),
+            rests => self.rest_since(began_ns, 100 * rests, REVERT_REST_MAX),
         })
     }
 
@@ -243,10 +242,10 @@ impl Engine {
         }
     }
 
-    /// A rest `times` as long as the work since `began_ns`, of `most` at most.
-    fn rest_since(&self, began_ns: u64, times: u32, most: Duration) -> Next {
+    /// A rest of so many percent of the work since `began_ns`, of `most` at most.
+    fn rest_since(&self, began_ns: u64, percent: u32, most: Duration) -> Next {
         let worked = Duration::from_nanos(self.os.now_ns().saturating_sub(began_ns));
-        Next::After((worked * times).min(most))
+        Next::After((worked * percent / 100).min(most))
     }
 
     fn purge_step(&self) -> Result<Next> {
@@ -272,7 +271,7 @@ impl Engine {
             return Ok(Next::from(more || sweeps));
         }
         // What a large transaction left is swept for seconds, and nobody waits for it.
-        Ok(self.rest_since(began_ns, SWEEP_RESTS, SWEEP_REST_MAX))
+        Ok(self.rest_since(began_ns, 100 * SWEEP_RESTS, SWEEP_REST_MAX))
     }
 }
 
