@@ -5,7 +5,7 @@
 //! only `prctl` runs; a pid is used while its child has not been waited for.
 
 use crate::client::Client;
-use crate::power::Power;
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -61,14 +61,6 @@ pub fn copy_tree(from: &Path, to: &Path) -> io::Result<()> {
     expect_success("cp", Command::new("cp").arg("-a").arg(from).arg(to).status()?)
 }
 
-/// The shim sees neither asynchronous I/O nor stdio, which writes the dump of the buffer pool.
-const WATCHED_OPTIONS: [&str; 4] = [
-    "--loose-innodb-log-file-mmap=0",
-    "--innodb-use-native-aio=0",
-    "--innodb-buffer-pool-dump-at-shutdown=0",
-    "--innodb-buffer-pool-load-at-startup=0",
-];
-
 /// What becomes of the binlog at a commit.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Binlog {
@@ -91,8 +83,8 @@ pub struct Launch {
     pub log_mib: i64,
     pub binlog_rotation_kib: i64,
     pub extra: Vec<String>,
-    /// Watches the server's files, when its power is to be cut.
-    pub power: Option<Power>,
+    /// Added to this process's own environment.
+    pub environment: Vec<(String, OsString)>,
 }
 
 impl Launch {
@@ -124,10 +116,6 @@ impl Launch {
             "--innodb-flush-log-at-trx-commit=1".into(),
             "--innodb-lock-wait-timeout=2".into(),
         ];
-        if self.power.is_some() {
-            options.extend(WATCHED_OPTIONS.map(String::from));
-            options.push(format!("--tmpdir={}", self.dir.display()));
-        }
         options.extend(user_option().map(String::from));
         options.extend(self.binlog_options());
         options.extend(self.sluice_options());
@@ -171,9 +159,7 @@ impl Launch {
         let mut command = Command::new(self.prefix.program("mariadbd"));
         command.args(self.options()).stdin(Stdio::null());
         command.stdout(log.try_clone()?).stderr(log);
-        if let Some(power) = &self.power {
-            command.envs(power.environment());
-        }
+        command.envs(self.environment.iter().cloned());
         let started = SystemTime::now();
         // SAFETY: between fork and exec only prctl is called, which is async-signal-safe.
         unsafe {

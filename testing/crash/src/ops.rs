@@ -3,7 +3,7 @@
 //! harness knows beforehand whether a statement must fail.
 
 use crate::record::{Blob, Change, Row, Rows, Table, KEYS, RANGE};
-use crate::rng::Rng;
+use sluice_rig::rng::Rng;
 use std::collections::BTreeSet;
 
 #[derive(Debug, PartialEq)]
@@ -81,7 +81,7 @@ impl Scope<'_> {
             return None;
         }
         let limit = *rng.pick(&[100, 8_000, 17_000, 70_000, 200_000]).unwrap_or(&100);
-        Some(Blob { seed: rng.next(), len_bytes: rng.between(0, limit) as usize })
+        Some(Blob { seed: rng.next_u64(), len_bytes: rng.between(0, limit) as usize })
     }
 
     fn put(&self, id: i64, row: Row) -> Change {

@@ -1,15 +1,15 @@
 //! The rounds: work, kill or cut the power, restart (ending the restart too, at times), verify.
 
-use crate::client::{Client, Fault};
 use crate::ddl;
 use crate::loss::Lost;
 use crate::power::{Power, PowerPlan};
 use crate::record::{ACCOUNTS, OPENING_BALANCE, SLOTS};
-use crate::rng::Rng;
-use crate::server::{copy_tree, last_lines, Binlog, Launch, Prefix, Server};
 use crate::shimcheck;
 use crate::verify::{inject, Outcome, Record};
 use crate::workload::{self, Settings};
+use sluice_rig::client::{Client, Fault};
+use sluice_rig::rng::Rng;
+use sluice_rig::server::{copy_tree, last_lines, Binlog, Launch, Prefix, Server};
 use std::collections::HashSet;
 use std::fs;
 use std::path::PathBuf;
@@ -75,6 +75,8 @@ pub struct Totals {
 /// One data directory with its server, its record and its settings.
 struct Epoch {
     launch: Launch,
+    /// Watches the server's files, when its power is to be cut.
+    power: Option<Power>,
     server: Option<Server>,
     record: Record,
     used_autos: Arc<Mutex<HashSet<i64>>>,
@@ -143,13 +145,17 @@ impl Epoch {
             log_mib: *rng.pick(&[8, 16, 64]).unwrap_or(&16),
             binlog_rotation_kib: *rng.pick(&[256, 1024, 16 * 1024]).unwrap_or(&1024),
             extra: plan.server_options.clone(),
-            power: None,
+            environment: Vec::new(),
         };
         copy_tree(&plan.dir.join("template"), &launch.data()).map_err(one("copying"))?;
-        if let Some(power) = &plan.power {
-            let power = Power::new(power, &launch.dir).map_err(one("the side directory"))?;
-            launch.power = Some(power);
-        }
+        let power = match &plan.power {
+            Some(power) => {
+                let power = Power::new(power, &launch.dir).map_err(one("the side directory"))?;
+                power.watch(&mut launch);
+                Some(power)
+            }
+            None => None,
+        };
         let server = launch.start().map_err(one("first start"))?;
         create_schema(&server, &plan.engine)
             .map_err(|fault| vec![format!("creating the tables: {fault}")])?;
@@ -157,7 +163,7 @@ impl Epoch {
         // Some directories have a binlog and no transactions over both engines.
         let without_mixed = binlog == Binlog::Off || (plan.power.is_some() && number / 3 % 2 == 1);
         let used_autos = Arc::default();
-        Ok(Epoch { launch, server: Some(server), record, used_autos, without_mixed })
+        Ok(Epoch { launch, power, server: Some(server), record, used_autos, without_mixed })
     }
 
     fn round(
@@ -174,11 +180,11 @@ impl Epoch {
         let ending = self.ending(plan, rng);
         self.work_and_end(plan, round, ending, rng)?;
         self.count(ending, totals);
-        if self.launch.power.is_some() && ending != Ending::Kill {
+        if self.power.is_some() && ending != Ending::Kill {
             self.lose(rng, totals)?;
         }
         totals.acknowledged += self.record.acknowledged() - before;
-        match &self.launch.power {
+        match &self.power {
             Some(power) if !power.plan.cuts_in_recovery => {}
             Some(_) => self.cut_restarts(rng, totals)?,
             None => self.kill_restarts(rng, totals)?,
@@ -235,7 +241,7 @@ impl Epoch {
 
     /// The power is off: what was not synced goes.
     fn lose(&self, rng: &mut Rng, totals: &mut Totals) -> Checked<()> {
-        let Some(power) = &self.launch.power else { return Ok(()) };
+        let Some(power) = &self.power else { return Ok(()) };
         let lost = power.lose(rng).map_err(one("applying the loss of power"))?;
         totals.lost.add(&lost);
         Ok(())
@@ -268,7 +274,7 @@ impl Epoch {
         let sessions = rng.between(4, SLOTS as i64) as usize;
         let work = Duration::from_millis(rng.between(200, 3000) as u64);
         let with_ddl = settings.has("ddl") && rng.one_in(2);
-        let power = self.launch.power.clone();
+        let power = self.power.clone();
         let started = server.started;
         let (record, rng) = (&mut self.record, &*rng);
         let ended = thread::scope(|scope| {
@@ -286,7 +292,7 @@ impl Epoch {
         });
         // What a session saw says more than how the server went down.
         let problems = self.record.complaints();
-        let ended = ended.and(no_complaints(&self.launch, started));
+        let ended = ended.and(no_complaints(self.power.as_ref(), started));
         match problems.is_empty() {
             true => ended,
             false => Err([problems, ended.err().unwrap_or_default()].concat()),
@@ -308,7 +314,7 @@ impl Epoch {
 
     /// The same with the power, at a file call of the recovery or soon after it.
     fn cut_restarts(&self, rng: &mut Rng, totals: &mut Totals) -> Checked<()> {
-        let Some(power) = &self.launch.power else { return Ok(()) };
+        let Some(power) = &self.power else { return Ok(()) };
         let cuts = if rng.one_in(2) { rng.between(1, 3) } else { 0 };
         for _ in 0..cuts {
             let calls = 1u64 << rng.between(0, 10);
@@ -325,7 +331,7 @@ impl Epoch {
                 power.arm(rng.between(1, 20) as u64, phase).map_err(one("arming a cut"))?;
                 server.cut_off(false).map_err(one("the cut after recovery"))?;
             }
-            no_complaints(&self.launch, started)?;
+            no_complaints(self.power.as_ref(), started)?;
             self.lose(rng, totals)?;
             totals.cuts_in_recovery += 1;
         }
@@ -378,8 +384,8 @@ fn end(server: Server, ending: Ending, power: Option<&Power>) -> std::io::Result
 }
 
 /// Whatever the shim did not see makes the run worthless.
-fn no_complaints(launch: &Launch, started: SystemTime) -> Checked<()> {
-    let Some(power) = &launch.power else { return Ok(()) };
+fn no_complaints(power: Option<&Power>, started: SystemTime) -> Checked<()> {
+    let Some(power) = power else { return Ok(()) };
     let found = power.unseen(started).map_err(one("looking for unseen changes"))?;
     match found.is_empty() {
         true => Ok(()),

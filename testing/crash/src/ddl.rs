@@ -1,8 +1,8 @@
 //! One session of DDL on tables of its own. The record is the set of tables with their shape;
 //! the statement in flight at the crash may have happened or not, as a whole.
 
-use crate::client::{Client, Fault, Reply};
-use crate::rng::Rng;
+use sluice_rig::client::{Client, Fault, Reply};
+use sluice_rig::rng::Rng;
 use std::collections::BTreeMap;
 use std::path::Path;
 

@@ -1,12 +1,12 @@
 //! After a restart: compares everything the server holds with the side record.
 
 use crate::binlog::BinlogRecord;
-use crate::client::{Client, Fault, Reply};
 use crate::ddl::{self, DdlRecord};
 use crate::record::{
     Actual, Ledger, Resolution, Session, Stored, Table, ACCOUNTS, OPENING_BALANCE, RANGE, SLOTS,
 };
-use crate::server::Prefix;
+use sluice_rig::client::{Client, Fault, Reply};
+use sluice_rig::server::Prefix;
 use std::collections::BTreeSet;
 use std::path::Path;
 

@@ -2,12 +2,12 @@
 //! server was killed) and keeps its side record at every step: a change enters `pending` when the
 //! server has accepted the statement, and `committed` when it has acknowledged the commit.
 
-use crate::client::{Client, Fault, DUPLICATE};
 use crate::ops::{self, Expect, Planned, Scope};
 use crate::record::{
     apply_to_rows, Change, Ledger, Row, Rows, Session, Table, ACCOUNTS, OPENING_BALANCE,
 };
-use crate::rng::Rng;
+use sluice_rig::client::{Client, Fault, DUPLICATE};
+use sluice_rig::rng::Rng;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};

@@ -3,8 +3,10 @@
 
 use crate::journal::{MAX_BYTES, WORD_CALLS, WORD_CUT_AT, WORD_CUT_PHASE};
 use crate::loss::{AtRisk, Lost, Spare};
-use crate::rng::Rng;
+use sluice_rig::rng::Rng;
+use sluice_rig::server::Launch;
 use std::collections::HashSet;
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -35,6 +37,14 @@ pub struct Power {
     root: PathBuf,
 }
 
+/// The shim sees neither asynchronous I/O nor stdio, which writes the dump of the buffer pool.
+const WATCHED_OPTIONS: [&str; 4] = [
+    "--loose-innodb-log-file-mmap=0",
+    "--innodb-use-native-aio=0",
+    "--innodb-buffer-pool-dump-at-shutdown=0",
+    "--innodb-buffer-pool-load-at-startup=0",
+];
+
 /// A sync takes this long, so that others come in between.
 const SYNC_US: &str = "200";
 
@@ -57,14 +67,24 @@ impl Power {
         File::create(self.side.join("journal"))?.set_len(MAX_BYTES)
     }
 
-    pub fn environment(&self) -> Vec<(&'static str, PathBuf)> {
+    /// What makes a process load the shim, which then watches its files.
+    pub fn environment(&self) -> Vec<(String, OsString)> {
         vec![
-            ("LD_PRELOAD", self.plan.library.clone()),
-            ("SLUICE_SHIM_SIDE", self.side.clone()),
-            ("SLUICE_SHIM_ROOTS", self.root.clone()),
-            ("SLUICE_SHIM_SYNC_US", SYNC_US.into()),
-            ("SLUICE_SHIM_IGNORE_SYNC", self.plan.ignore_sync.clone().into()),
+            ("LD_PRELOAD".into(), self.plan.library.clone().into()),
+            ("SLUICE_SHIM_SIDE".into(), self.side.clone().into()),
+            ("SLUICE_SHIM_ROOTS".into(), self.root.clone().into()),
+            ("SLUICE_SHIM_SYNC_US".into(), SYNC_US.into()),
+            ("SLUICE_SHIM_IGNORE_SYNC".into(), self.plan.ignore_sync.clone().into()),
         ]
+    }
+
+    /// From now on the shim watches the servers that `launch` starts.
+    pub fn watch(&self, launch: &mut Launch) {
+        launch.environment.extend(self.environment());
+        let mut options = WATCHED_OPTIONS.map(String::from).to_vec();
+        options.push(format!("--tmpdir={}", launch.dir.display()));
+        // Before the options of the plan, which override them.
+        launch.extra.splice(0..0, options);
     }
 
     fn journal(&self) -> io::Result<File> {

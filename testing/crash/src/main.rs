@@ -3,7 +3,6 @@
 
 mod args;
 mod binlog;
-mod client;
 mod ddl;
 mod innodb;
 #[allow(dead_code, reason = "the shim's side of it is compiled there")]
@@ -14,8 +13,6 @@ mod loss;
 mod ops;
 mod power;
 mod record;
-mod rng;
-mod server;
 mod shimcheck;
 mod verify;
 mod workload;

@@ -3,8 +3,8 @@
 use crate::kill9::{BinlogMode, Plan};
 use crate::loss::Spare;
 use crate::power::PowerPlan;
-use crate::server::{Binlog, Prefix};
 use crate::workload::FEATURES;
+use sluice_rig::server::{Binlog, Prefix};
 use std::collections::HashSet;
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};

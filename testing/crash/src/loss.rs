@@ -12,7 +12,7 @@
 
 use crate::innodb::Innodb;
 use crate::journal::*;
-use crate::rng::Rng;
+use sluice_rig::rng::Rng;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::{self, File};
 use std::io::{self, Write};

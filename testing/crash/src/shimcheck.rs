@@ -6,7 +6,7 @@
 
 use crate::loss::{AtRisk, Fate, Spare};
 use crate::power::{Power, PowerPlan};
-use crate::rng::Rng;
+use sluice_rig::rng::Rng;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::fd::AsRawFd;

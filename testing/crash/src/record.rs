@@ -7,7 +7,7 @@
 //! 3. A transaction is doubtful only between sending its commit and the answer. One whose commit
 //!    was never sent must be absent after a crash, one that was answered must be present.
 
-use crate::rng::Rng;
+use sluice_rig::rng::Rng;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Keys of session `slot` are `slot * RANGE + 0..KEYS`.
@@ -47,7 +47,7 @@ impl Blob {
         let mut out = Vec::with_capacity(self.len_bytes + 8);
         while out.len() < self.len_bytes {
             // Half of the words repeat, so that compression has something to find.
-            let word = rng.next();
+            let word = rng.next_u64();
             out.extend_from_slice(&if word & 1 == 0 { [b'x'; 8] } else { word.to_le_bytes() });
         }
         out.truncate(self.len_bytes);

@@ -12,11 +12,11 @@ impl Rng {
     /// An independent stream for one part of a run (a round, a session).
     pub fn fork(&self, stream: u64) -> Rng {
         let mut child = Rng(self.0 ^ stream.wrapping_mul(0xd134_2543_de82_ef95));
-        child.next();
+        child.next_u64();
         child
     }
 
-    pub fn next(&mut self) -> u64 {
+    pub fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -27,7 +27,7 @@ impl Rng {
     /// Uniform in `low..=high`.
     pub fn between(&mut self, low: i64, high: i64) -> i64 {
         assert!(low <= high);
-        low + (self.next() % (high - low + 1) as u64) as i64
+        low + (self.next_u64() % (high - low + 1) as u64) as i64
     }
 
     /// True once in `n` calls on average.

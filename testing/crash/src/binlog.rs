@@ -2,7 +2,7 @@
 //! the workload puts a row with a unique id into `journal`, so the binlog and the engine hold the
 //! same transactions exactly when they hold the same ids.
 
-use crate::server::Prefix;
+use sluice_rig::server::Prefix;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{self, BufRead, BufReader};

@@ -1,0 +1,10 @@
+//! The test rig: private servers, clients and a seeded generator, for every test that needs a real
+//! server.
+//!
+//! 1. A server runs on a directory of its own and dies with the process that started it.
+//! 2. A server is ended by its process id and nothing else.
+//! 3. A client tells "the server said no" from "nobody knows".
+
+pub mod client;
+pub mod rng;
+pub mod server;
