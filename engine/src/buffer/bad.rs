@@ -5,11 +5,17 @@
 
 use super::pool::Pool;
 use crate::base::{Error, PageId, Result, TreeId};
-use crate::os::sync::RwLock;
+use crate::os::rank::Rank;
+use crate::os::sync::{Ranked, RwLock};
 use std::collections::BTreeMap;
 
-#[derive(Default)]
 pub(super) struct BadPages(RwLock<BTreeMap<PageId, TreeId>>);
+
+impl Default for BadPages {
+    fn default() -> BadPages {
+        BadPages(RwLock::ranked(Rank::BadPages, BTreeMap::new()))
+    }
+}
 
 impl BadPages {
     pub fn remove(&self, page: PageId) {

@@ -11,7 +11,8 @@ use super::pool::{page_lsn_of, Pool};
 use super::table::PageHasher;
 use crate::base::{Error, Lsn, PageId, Result, TreeId};
 use crate::os::planted::{self, Bug};
-use crate::os::sync::Mutex;
+use crate::os::rank::Rank;
+use crate::os::sync::{Mutex, Ranked};
 use std::collections::{BTreeMap, HashMap};
 use std::hash::BuildHasherDefault;
 use std::ops::Bound::{Excluded, Unbounded};
@@ -80,7 +81,6 @@ impl Tail {
     }
 }
 
-#[derive(Default)]
 pub(super) struct Owed {
     pages: Mutex<BTreeMap<PageId, Arc<OwedPage>>>,
     /// How many there are: while there are none, misses do not take the lock.
@@ -89,6 +89,18 @@ pub(super) struct Owed {
     cursor: AtomicU64,
     applied: AtomicU64,
     pub apply: OnceLock<Apply>,
+}
+
+impl Default for Owed {
+    fn default() -> Owed {
+        Owed {
+            pages: Mutex::ranked(Rank::OwedPages, BTreeMap::new()),
+            count: AtomicUsize::default(),
+            cursor: AtomicU64::default(),
+            applied: AtomicU64::default(),
+            apply: OnceLock::default(),
+        }
+    }
 }
 
 impl Owed {

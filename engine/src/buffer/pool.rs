@@ -5,7 +5,8 @@ use super::frame::{new_page_buf, Body, Meta, PageBuf, ReadGuard, WriteGuard, CLE
 use super::owed::Owed;
 use super::table::{Shard, Slot, Table, SHARDS};
 use crate::base::{Error, Lsn, PageId, Result, TreeId, PAGE_BYTES};
-use crate::os::sync::{ArcRwLockWriteGuard, Condvar, Mutex, RawRwLock, RwLock};
+use crate::os::rank::Rank;
+use crate::os::sync::{condition, ArcRwLockWriteGuard, Condvar, Mutex, Ranked, RawRwLock, RwLock};
 use crate::os::SIMULATED;
 use crate::store::{Compression, Store};
 use std::collections::HashMap;
@@ -90,14 +91,14 @@ impl Pool {
             table: Table::new(),
             capacity_frames: AtomicUsize::new(capacity_frames(options.capacity_bytes)),
             frames: AtomicUsize::new(0),
-            free: Mutex::default(),
+            free: Mutex::ranked(Rank::FreeFrames, Vec::new()),
             next_shard: AtomicUsize::new(0),
             counters: Counters::default(),
             dirty: Arc::default(),
             waker: OnceLock::new(),
-            behind: Mutex::default(),
-            caught_up: Condvar::new(),
-            compression: RwLock::default(),
+            behind: Mutex::ranked(Rank::PoolSize, ()),
+            caught_up: condition(Rank::PoolSizeWait),
+            compression: RwLock::ranked(Rank::Compression, HashMap::new()),
             check: OnceLock::new(),
             bad: BadPages::default(),
             owed: Owed::default(),
@@ -287,8 +288,9 @@ impl Pool {
             self.give_buf(body.bytes);
             return Ok(None);
         }
-        let latch = Arc::new(RwLock::new(body));
-        let guard = latch.write_arc();
+        let latch = Arc::new(RwLock::ranked(Rank::PageLatch, body));
+        // Nobody else knows the latch, so it is free: this does not wait under the shard.
+        let guard = latch.try_write_arc().expect("a new latch is free");
         shard.insert(Slot { meta, latch });
         Ok(Some(WriteGuard(guard)))
     }

@@ -2,7 +2,8 @@
 
 use super::frame::{Latch, Meta};
 use crate::base::PageId;
-use crate::os::sync::{Condvar, Mutex, MutexGuard};
+use crate::os::rank::Rank;
+use crate::os::sync::{condition, Condvar, Mutex, MutexGuard, Ranked};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
@@ -75,9 +76,13 @@ pub(super) struct Table {
     shards: Vec<(Mutex<Shard>, Condvar)>,
 }
 
+fn new_shard() -> (Mutex<Shard>, Condvar) {
+    (Mutex::ranked(Rank::Shard, Shard::default()), condition(Rank::PageWrittenWait))
+}
+
 impl Table {
     pub fn new() -> Table {
-        Table { shards: (0..SHARDS).map(|_| Default::default()).collect() }
+        Table { shards: (0..SHARDS).map(|_| new_shard()).collect() }
     }
 
     pub fn shard(&self, page: PageId) -> MutexGuard<'_, Shard> {

@@ -5,7 +5,8 @@ use super::config::Level;
 use super::engine::Engine;
 use crate::base::{Error, Result};
 use crate::os::observe;
-use crate::os::sync::{self, Condvar, Mutex};
+use crate::os::rank::Rank;
+use crate::os::sync::{self, condition, Condvar, Mutex, Ranked};
 use crate::os::SIMULATED;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -78,11 +79,16 @@ const WORKERS: [Worker; 8] = [
 
 /// Wakes idle workers. It is not a part of the engine, so that whoever idles does not keep the
 /// engine alive: several workers in turn would do so for ever.
-#[derive(Default)]
 pub(crate) struct Bell {
     /// How often it was rung: a ring during a step counts when the step is done.
     rings: Mutex<u64>,
     heard: Condvar,
+}
+
+impl Default for Bell {
+    fn default() -> Bell {
+        Bell { rings: Mutex::ranked(Rank::Bell, 0), heard: condition(Rank::BellWait) }
+    }
 }
 
 impl Bell {

@@ -13,7 +13,8 @@ use crate::buffer::Pool;
 use crate::catalog::Catalog;
 use crate::os::observe::{self, Wait};
 use crate::os::planted::{self, Bug};
-use crate::os::sync::{Condvar, JoinHandle, Mutex, RwLock};
+use crate::os::rank::Rank;
+use crate::os::sync::{condition, Condvar, JoinHandle, Mutex, Ranked, RwLock};
 use crate::os::Os;
 use crate::store::Store;
 use crate::txn::{Context, Open, Owner, Session, Sweep};
@@ -132,17 +133,17 @@ impl Engine {
             catalog: parts.catalog,
             catalog_root: parts.catalog_root,
             old_versions_root: parts.old_versions_root,
-            sweep: Mutex::default(),
-            tables: RwLock::default(),
-            ddl: Mutex::default(),
+            sweep: Mutex::ranked(Rank::Sweep, Sweep::default()),
+            tables: RwLock::ranked(Rank::Tables, HashMap::new()),
+            ddl: Mutex::ranked(Rank::Ddl, ()),
             next_tree: AtomicU32::new(parts.next_tree),
             next_table: AtomicU64::new(parts.next_table),
-            checkpointing: Mutex::default(),
-            checkpoint: Mutex::new(parts.checkpoint),
+            checkpointing: Mutex::ranked(Rank::Checkpointing, ()),
+            checkpoint: Mutex::ranked(Rank::CheckpointState, parts.checkpoint),
             binlog: parts.binlog,
-            sessions: Mutex::default(),
-            prepared: Mutex::default(),
-            dropped_trees: Mutex::default(),
+            sessions: Mutex::ranked(Rank::Sessions, HashMap::new()),
+            prepared: Mutex::ranked(Rank::Prepared, HashMap::new()),
+            dropped_trees: Mutex::ranked(Rank::DroppedTrees, Vec::new()),
             stopped: AtomicBool::new(false),
             bell: Arc::default(),
             evict_bell: Arc::default(),
@@ -150,11 +151,11 @@ impl Engine {
             last_checkpoint_ns: AtomicU64::new(0),
             records_at_checkpoint: AtomicU64::new(0),
             room: Room::default(),
-            pace: Mutex::default(),
-            checkpoint_done: Mutex::new(()),
-            room_made: Condvar::new(),
-            reported_damage: Mutex::default(),
-            threads: Mutex::default(),
+            pace: Mutex::ranked(Rank::Pace, Pace::default()),
+            checkpoint_done: Mutex::ranked(Rank::CheckpointDone, ()),
+            room_made: condition(Rank::LogRoomWait),
+            reported_damage: Mutex::ranked(Rank::ReportedDamage, HashSet::new()),
+            threads: Mutex::ranked(Rank::Threads, Vec::new()),
             _lock: parts.lock,
         })
     }

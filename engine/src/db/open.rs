@@ -11,7 +11,8 @@ use crate::binlog::{Binlog, BinlogRecovery};
 use crate::btree::{Env, Tree};
 use crate::buffer::{Pool, PoolOptions};
 use crate::catalog::{Catalog, TableDef, CATALOG_TREE, FIRST_USER_TREE};
-use crate::os::sync::Mutex;
+use crate::os::rank::Rank;
+use crate::os::sync::{Mutex, Ranked};
 use crate::os::{AlignedBuf, OpenMode, Os};
 use crate::store::{Store, StoreOptions};
 use crate::txn::{
@@ -277,9 +278,9 @@ impl Opening {
             registry: Registry::default(),
             trees: Trees::default(),
             old: OldVersions::default(),
-            to_revert: Default::default(),
-            purging: Mutex::new(ReadAhead::forward()),
-            reverting: Mutex::new(ReadAhead::backward()),
+            to_revert: Mutex::ranked(Rank::ToRevert, Default::default()),
+            purging: Mutex::ranked(Rank::PurgeReadAhead, ReadAhead::forward()),
+            reverting: Mutex::ranked(Rank::RevertReadAhead, ReadAhead::backward()),
             revert_goes_on: Default::default(),
             met_rolled_back: Default::default(),
             report_wait: Box::new(move |waiter, holder| host.lock_wait(waiter, holder)),

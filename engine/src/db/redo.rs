@@ -12,7 +12,8 @@ use crate::base::{Error, Lsn, PageId, Result, TreeId};
 use crate::btree::{change_creates_page, decode_record, RECORD_TREE};
 use crate::buffer::{Pool, Tail};
 use crate::catalog::{CATALOG_TREE, FIRST_USER_TREE};
-use crate::os::sync::{self, Mutex};
+use crate::os::rank::Rank;
+use crate::os::sync::{self, Mutex, Ranked};
 use crate::os::SIMULATED;
 use crate::wal::{RecordRef, Wal};
 use std::sync::Arc;
@@ -80,7 +81,7 @@ pub(crate) struct Redo<'a> {
 impl Redo<'_> {
     /// Applies what must be applied before the engine opens, and owes the rest.
     pub fn run(&self, mut tail: RedoTail) -> Result<Vec<GivenUp>> {
-        let progress = Arc::new(Mutex::new(Progress::default()));
+        let progress = Arc::new(Mutex::ranked(Rank::RedoProgress, Progress::default()));
         loop {
             let mut changes = std::mem::take(&mut tail.changes);
             changes.retain(|page, tree| {

@@ -5,7 +5,8 @@ use super::overtaken::RowNames;
 use crate::base::codec::put_varint;
 use crate::base::Csn;
 use crate::catalog::TableDef;
-use crate::os::sync::Mutex;
+use crate::os::rank::Rank;
+use crate::os::sync::{Mutex, Ranked};
 use crate::store::Store;
 use crate::txn::TreeGate;
 use crate::wal::Wal;
@@ -63,7 +64,7 @@ pub struct Table {
 impl Counters {
     pub(crate) fn new(autoinc: u64, hidden_key: u64) -> Self {
         Counters {
-            autoinc: Mutex::new(autoinc.max(1)),
+            autoinc: Mutex::ranked(Rank::Autoinc, autoinc.max(1)),
             hidden_key: AtomicU64::new(hidden_key),
             retired: AtomicBool::new(false),
             is_temporary: false,

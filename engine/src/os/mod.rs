@@ -9,11 +9,15 @@
 //!    [`BLOCK_BYTES`](crate::base::BLOCK_BYTES) for files opened with `direct`.
 //! 4. Locks, threads, parking and deadlines come from [`sync`], so that with the feature `sim` a
 //!    seeded scheduler decides who runs. Atomics do not cross it.
+//! 5. Each lock has a rank ([`rank`]), and checked builds refuse an acquisition out of order.
 
 mod aligned;
 pub mod fuzz;
 pub mod observe;
 pub mod planted;
+pub mod rank;
+#[cfg(any(feature = "sim", debug_assertions))]
+mod ranked;
 mod real;
 #[cfg(feature = "sim")]
 pub mod sched;

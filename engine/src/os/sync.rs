@@ -2,12 +2,14 @@
 //! so that with the feature `sim` a simulated scheduler stands in for the machine's
 //! ([`super::sched`]). Without the feature the locks are parking_lot's own, at no cost.
 
-#[cfg(feature = "sim")]
-pub use super::sched::{
-    current, park, spawn, yield_now, ArcRwLockReadGuard, ArcRwLockWriteGuard, Condvar, JoinHandle,
-    Mutex, MutexGuard, RawRwLock, RwLock, RwLockReadGuard, Thread,
+#[cfg(any(feature = "sim", debug_assertions))]
+pub use super::ranked::{
+    ArcRwLockReadGuard, ArcRwLockWriteGuard, Condvar, Mutex, MutexGuard, RawRwLock, RwLock,
+    RwLockReadGuard,
 };
-#[cfg(not(feature = "sim"))]
+#[cfg(feature = "sim")]
+pub use super::sched::{current, park, spawn, yield_now, JoinHandle, Thread};
+#[cfg(not(any(feature = "sim", debug_assertions)))]
 pub use parking_lot::{
     ArcRwLockReadGuard, ArcRwLockWriteGuard, Condvar, Mutex, MutexGuard, RawRwLock, RwLock,
     RwLockReadGuard,
@@ -17,8 +19,39 @@ pub use std::thread::{current, park, yield_now, Thread};
 #[cfg(not(feature = "sim"))]
 pub use thread::{spawn, JoinHandle};
 
+use super::rank::Rank;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
+
+/// How each lock of the engine is made: with its place in the order of locks.
+pub trait Ranked<T> {
+    fn ranked(rank: Rank, value: T) -> Self;
+}
+
+#[cfg(not(any(feature = "sim", debug_assertions)))]
+impl<T> Ranked<T> for Mutex<T> {
+    fn ranked(_rank: Rank, value: T) -> Mutex<T> {
+        Mutex::new(value)
+    }
+}
+
+#[cfg(not(any(feature = "sim", debug_assertions)))]
+impl<T> Ranked<T> for RwLock<T> {
+    fn ranked(_rank: Rank, value: T) -> RwLock<T> {
+        RwLock::new(value)
+    }
+}
+
+/// A condition; `rank` is that of the sleep for it.
+pub fn condition(rank: Rank) -> Condvar {
+    #[cfg(any(feature = "sim", debug_assertions))]
+    return Condvar::with_rank(rank);
+    #[cfg(not(any(feature = "sim", debug_assertions)))]
+    {
+        let _ = rank;
+        Condvar::new()
+    }
+}
 
 /// Nanoseconds of a clock that never goes back: the machine's, or the scheduler's.
 pub fn now_ns() -> u64 {

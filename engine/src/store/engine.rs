@@ -18,7 +18,8 @@ use super::superblock::{self, Superblock, SLOTS};
 use super::{PageWrite, StoreOptions};
 use crate::base::{Error, Lsn, PageId, Result, TreeId, BLOCK_BYTES, PAGE_BYTES};
 use crate::os::planted::{self, Bug};
-use crate::os::sync::{Mutex, RwLock};
+use crate::os::rank::Rank;
+use crate::os::sync::{Mutex, Ranked, RwLock};
 use crate::os::{AlignedBuf, File, OpenMode, Os};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -131,12 +132,15 @@ impl Store {
             seed: sb.seed,
             segment_bytes: sb.segment_bytes,
             pages: PagesFile::new(file, sb.segment_bytes),
-            state: RwLock::new(state),
+            state: RwLock::ranked(Rank::StoreState, state),
             epochs: Epochs::default(),
-            checkpointer: Mutex::new(Checkpointer::new(slots, newest, sb, changes)),
-            collector: Mutex::default(),
-            growth: Mutex::default(),
-            poison: Mutex::default(),
+            checkpointer: Mutex::ranked(
+                Rank::StoreCheckpointer,
+                Checkpointer::new(slots, newest, sb, changes),
+            ),
+            collector: Mutex::ranked(Rank::StoreCollector, Collector::default()),
+            growth: Mutex::ranked(Rank::StoreGrowth, ()),
+            poison: Mutex::ranked(Rank::StorePoison, None),
             counters: Counters::default(),
             policy: SpacePolicy::default(),
             behind: AtomicBool::new(false),

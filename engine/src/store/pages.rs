@@ -6,7 +6,8 @@
 
 use super::record::{Packed, RECORD_BYTES_MAX};
 use crate::base::{Error, Result, BLOCK_BYTES};
-use crate::os::sync::{Mutex, MutexGuard, RwLock};
+use crate::os::rank::Rank;
+use crate::os::sync::{Mutex, MutexGuard, Ranked, RwLock};
 use crate::os::{AlignedBuf, File};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -87,10 +88,10 @@ impl PagesFile {
         PagesFile {
             file,
             chunk_bytes: eighth.clamp(least, CHUNK_BYTES_MAX),
-            streams: Default::default(),
+            streams: std::array::from_fn(|_| Mutex::ranked(Rank::StoreStream, Stream::default())),
             open_start: [AtomicU64::new(NOWHERE), AtomicU64::new(NOWHERE)],
-            tail: RwLock::default(),
-            writing: Mutex::default(),
+            tail: RwLock::ranked(Rank::StoreTail, BTreeMap::new()),
+            writing: Mutex::ranked(Rank::StoreWriting, ()),
             written_since_sync: AtomicU64::new(0),
             written_bytes: AtomicU64::new(0),
             read_bytes: AtomicU64::new(0),

@@ -1,7 +1,8 @@
 //! The one place of this room where a thread sleeps and where time is read.
 
 use crate::os::observe::{self, Wait};
-use crate::os::sync::{now_ns, Condvar, Mutex, MutexGuard};
+use crate::os::rank::Rank;
+use crate::os::sync::{condition, now_ns, Condvar, Mutex, MutexGuard, Ranked};
 use std::time::Duration;
 
 /// When a wait ends at the latest; `None` waits for ever.
@@ -22,10 +23,18 @@ impl Deadline {
 
 /// A token that one thread waits for and others give. A token given before the wait is kept, so
 /// no wake-up is lost; a token left over makes one wait return early, so callers check and loop.
-#[derive(Default)]
 pub(super) struct Parker {
     token: Mutex<bool>,
     given: Condvar,
+}
+
+impl Default for Parker {
+    fn default() -> Parker {
+        Parker {
+            token: Mutex::ranked(Rank::RowLockToken, false),
+            given: condition(Rank::RowLockWait),
+        }
+    }
 }
 
 impl Parker {

@@ -8,7 +8,8 @@
 //! 2. A committed transaction enters the purge queue before it leaves the registry.
 
 use crate::base::{Csn, Lsn, TxnId};
-use crate::os::sync::Mutex;
+use crate::os::rank::Rank;
+use crate::os::sync::{Mutex, Ranked};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::Arc;
@@ -36,7 +37,7 @@ impl Open {
             last_lsn: AtomicU64::new(last_lsn.0),
             pending_since: AtomicU64::new(NOT_PENDING),
             deletes: AtomicBool::new(false),
-            xid: Mutex::new(None),
+            xid: Mutex::ranked(Rank::OpenXid, None),
         }
     }
 
@@ -97,12 +98,21 @@ struct Purge {
     ids: HashSet<TxnId>,
 }
 
-#[derive(Default)]
 pub struct Registry {
     open: Mutex<HashMap<TxnId, Arc<Open>>>,
     purge: Mutex<Purge>,
     /// Length of the purge's queue, for those who only want to know whether it is long.
     backlog: AtomicUsize,
+}
+
+impl Default for Registry {
+    fn default() -> Registry {
+        Registry {
+            open: Mutex::ranked(Rank::OpenTransactions, HashMap::new()),
+            purge: Mutex::ranked(Rank::PurgeQueue, Purge::default()),
+            backlog: AtomicUsize::default(),
+        }
+    }
 }
 
 impl Registry {

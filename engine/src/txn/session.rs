@@ -15,7 +15,8 @@ use crate::base::codec::put_varint;
 use crate::base::{Csn, Error, Lsn, Result, TreeId, TxnId};
 use crate::btree::RECORD_TREE;
 use crate::os::planted::{self, Bug};
-use crate::os::sync::Mutex;
+use crate::os::rank::Rank;
+use crate::os::sync::{Mutex, Ranked};
 use crate::wal::{Appended, ReadAhead, Wal};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32};
@@ -108,7 +109,7 @@ impl Session {
             writes: 0,
             lock_is_new: false,
             is_detached: false,
-            along: Mutex::new(Along::default()),
+            along: Mutex::ranked(Rank::SessionReadAhead, Along::default()),
         }
     }
 

@@ -8,7 +8,8 @@ use super::snapshot::{Registered, Snapshot};
 use crate::base::entry::TXN_ID_MAX;
 use crate::base::{Csn, Lsn, TxnId};
 use crate::os::planted::{self, Bug};
-use crate::os::sync::{Mutex, RwLock};
+use crate::os::rank::Rank;
+use crate::os::sync::{Mutex, Ranked, RwLock};
 use crate::os::SIMULATED;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -137,15 +138,18 @@ impl TxnTable {
             exception_high: AtomicU64::new(0),
             views: AtomicU64::new(0),
             words: (0..ring_ids).map(|_| AtomicU64::new(ACTIVE)).collect(),
-            exceptions: RwLock::new(Vec::new()),
-            registry: Mutex::new(Registry {
-                next,
-                watermark: 0,
-                open: BTreeMap::new(),
-                low_lsn: Lsn(u64::MAX),
-                snapshots: BTreeMap::new(),
-                next_snapshot: 0,
-            }),
+            exceptions: RwLock::ranked(Rank::Exceptions, Vec::new()),
+            registry: Mutex::ranked(
+                Rank::TableRegistry,
+                Registry {
+                    next,
+                    watermark: 0,
+                    open: BTreeMap::new(),
+                    low_lsn: Lsn(u64::MAX),
+                    snapshots: BTreeMap::new(),
+                    next_snapshot: 0,
+                },
+            ),
         })
     }
 

@@ -6,7 +6,8 @@
 
 use crate::base::TreeId;
 use crate::btree::Tree;
-use crate::os::sync::{RwLock, RwLockReadGuard};
+use crate::os::rank::Rank;
+use crate::os::sync::{Ranked, RwLock, RwLockReadGuard};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -36,15 +37,20 @@ impl TreeGate {
     }
 }
 
-#[derive(Default)]
 pub struct Trees {
     by_id: RwLock<HashMap<TreeId, Arc<TreeGate>>>,
+}
+
+impl Default for Trees {
+    fn default() -> Trees {
+        Trees { by_id: RwLock::ranked(Rank::Gates, HashMap::new()) }
+    }
 }
 
 impl Trees {
     pub fn add(&self, tree: Arc<Tree>) -> Arc<TreeGate> {
         let id = tree.id();
-        let gate = Arc::new(TreeGate { tree, dropped: RwLock::new(false) });
+        let gate = Arc::new(TreeGate { tree, dropped: RwLock::ranked(Rank::TreeGate, false) });
         let earlier = self.by_id.write().insert(id, Arc::clone(&gate));
         assert!(earlier.is_none(), "tree ids are never reused");
         gate
@@ -55,7 +61,9 @@ impl Trees {
     }
 
     pub fn remove(&self, id: TreeId) {
-        if let Some(gate) = self.by_id.write().remove(&id) {
+        // Closing waits for those inside: not under the lock by which all others find their gates.
+        let gate = self.by_id.write().remove(&id);
+        if let Some(gate) = gate {
             gate.close();
         }
     }

@@ -7,7 +7,8 @@ use super::segments::{create_segment, segment_path, Segments};
 use super::stats::{value, Counters, WalStats};
 use super::{Appended, WalOptions};
 use crate::base::{Error, Lsn, Result};
-use crate::os::sync::Mutex;
+use crate::os::rank::Rank;
+use crate::os::sync::{Mutex, Ranked};
 use crate::os::{AlignedBuf, File, OpenMode, Os};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -80,12 +81,12 @@ impl Wal {
             incarnation: control.incarnation,
             ring: Ring::new(control.start, geometry),
             segments,
-            election: Mutex::default(),
-            io: Mutex::default(),
+            election: Mutex::ranked(Rank::LogElection, Election::default()),
+            io: Mutex::ranked(Rank::LogIo, Io::default()),
             durable: AtomicU64::new(control.start),
             counters: Counters::default(),
             poisoned: AtomicBool::new(false),
-            cause: Mutex::default(),
+            cause: Mutex::ranked(Rank::LogCause, String::new()),
         })
     }
 

@@ -11,7 +11,8 @@ use super::stats::count;
 use crate::base::{Error, Lsn, Result};
 use crate::os::observe::{self, Wait};
 use crate::os::planted::{self, Bug};
-use crate::os::sync::{self, Mutex, Thread};
+use crate::os::rank::{self, Rank};
+use crate::os::sync::{self, Mutex, Ranked, Thread};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::Arc;
 
@@ -43,7 +44,10 @@ impl Waiter {
     fn wait(&self) -> u8 {
         loop {
             match self.state.load(Ordering::Acquire) {
-                WAITING => sync::park(),
+                WAITING => {
+                    rank::may_wait(Rank::LogFlushWait);
+                    sync::park();
+                }
                 state => return state,
             }
         }
@@ -143,7 +147,7 @@ impl Wal {
                     end,
                     mode,
                     state: AtomicU8::new(WAITING),
-                    error: Mutex::new(None),
+                    error: Mutex::ranked(Rank::LogWaiter, None),
                     thread: sync::current(),
                 });
                 election.waiters.push(Arc::clone(&waiter));

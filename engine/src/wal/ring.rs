@@ -19,7 +19,8 @@ use super::format::{
 };
 use super::{Appended, RECORD_KINDS};
 use crate::base::{Error, Lsn, Result};
-use crate::os::sync::{self, Mutex, MutexGuard, RwLock};
+use crate::os::rank::Rank;
+use crate::os::sync::{self, Mutex, MutexGuard, Ranked, RwLock};
 use crate::os::{AlignedBuf, SIMULATED};
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -207,11 +208,14 @@ impl Ring {
         };
         Ring {
             geometry,
-            reserve: Mutex::new(reserve),
-            cache: RwLock::new(Cache { chunks: [tail].into(), low: start, pool: Vec::new() }),
+            reserve: Mutex::ranked(Rank::RingReserve, reserve),
+            cache: RwLock::ranked(
+                Rank::RingCache,
+                Cache { chunks: [tail].into(), low: start, pool: Vec::new() },
+            ),
             written: AtomicU64::new(start),
             reserved: AtomicU64::new(start),
-            leader: Mutex::new(()),
+            leader: Mutex::ranked(Rank::RingLeader, ()),
         }
     }
 

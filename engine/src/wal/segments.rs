@@ -9,7 +9,8 @@
 use super::format::{encode_segment_header, BLOCK, STREAM_START};
 use super::stats::{count, value};
 use crate::base::{Error, Result};
-use crate::os::sync::{Mutex, RwLock};
+use crate::os::rank::Rank;
+use crate::os::sync::{Mutex, Ranked, RwLock};
 use crate::os::{AlignedBuf, File, OpenMode, Os};
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -98,8 +99,8 @@ impl Segments {
             os,
             dir,
             segment_bytes,
-            set: RwLock::new(Set { first, files, free: VecDeque::new() }),
-            maintain: Mutex::new(()),
+            set: RwLock::ranked(Rank::SegmentSet, Set { first, files, free: VecDeque::new() }),
+            maintain: Mutex::ranked(Rank::SegmentMaintain, ()),
             oldest: AtomicU64::new(oldest),
             end: AtomicU64::new(end),
             created: AtomicU64::new(0),

@@ -6,17 +6,9 @@
 //! scheduler only decides when to try again.
 
 use super::state::On;
-use super::tasks::{coin, is_task, point, wait, wake_all, wake_one};
+use super::tasks::{coin, point, wait, wake_all};
 use parking_lot::lock_api;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
-
-pub type Mutex<T> = lock_api::Mutex<RawMutex, T>;
-pub type MutexGuard<'a, T> = lock_api::MutexGuard<'a, RawMutex, T>;
-pub type RwLock<T> = lock_api::RwLock<RawRwLock, T>;
-pub type RwLockReadGuard<'a, T> = lock_api::RwLockReadGuard<'a, RawRwLock, T>;
-pub type ArcRwLockReadGuard<R, T> = lock_api::ArcRwLockReadGuard<R, T>;
-pub type ArcRwLockWriteGuard<R, T> = lock_api::ArcRwLockWriteGuard<R, T>;
 
 fn place<T>(lock: &T) -> On {
     On::Place(std::ptr::from_ref(lock) as usize)
@@ -126,70 +118,5 @@ unsafe impl lock_api::RawRwLockDowngrade for RawRwLock {
         // SAFETY: the caller's promise is passed on.
         unsafe { lock_api::RawRwLockDowngrade::downgrade(&self.inner) };
         wake_all(place(self));
-    }
-}
-
-#[derive(Clone, Copy, Debug)]
-pub struct WaitTimeoutResult(bool);
-
-impl WaitTimeoutResult {
-    pub fn timed_out(self) -> bool {
-        self.0
-    }
-}
-
-/// For threads that are no tasks the two fields are a condition variable of their own, whose
-/// mutex is held from before the user's is released.
-#[derive(Default)]
-pub struct Condvar {
-    gate: parking_lot::Mutex<()>,
-    real: parking_lot::Condvar,
-}
-
-impl Condvar {
-    pub fn new() -> Condvar {
-        Condvar::default()
-    }
-
-    pub fn wait<T: ?Sized>(&self, guard: &mut MutexGuard<'_, T>) {
-        self.wait_at_most(guard, None);
-    }
-
-    pub fn wait_for<T: ?Sized>(
-        &self,
-        guard: &mut MutexGuard<'_, T>,
-        time: Duration,
-    ) -> WaitTimeoutResult {
-        WaitTimeoutResult(!self.wait_at_most(guard, Some(time)))
-    }
-
-    fn wait_at_most<T: ?Sized>(
-        &self,
-        guard: &mut MutexGuard<'_, T>,
-        time: Option<Duration>,
-    ) -> bool {
-        if is_task() {
-            return MutexGuard::unlocked(guard, || wait("a condition", place(self), time));
-        }
-        let mut gate = self.gate.lock();
-        MutexGuard::unlocked(guard, move || match time {
-            Some(time) => !self.real.wait_for(&mut gate, time).timed_out(),
-            None => {
-                self.real.wait(&mut gate);
-                true
-            }
-        })
-    }
-
-    pub fn notify_one(&self) {
-        wake_one(place(self));
-        drop(self.gate.lock());
-        self.real.notify_one();
-    }
-
-    pub fn notify_all(&self) {
-        wake_all(place(self));
-        drop(self.gate.lock());
-        self.real.notify_all();
     }
 }

@@ -22,10 +22,9 @@ mod locks;
 mod state;
 mod tasks;
 
-pub use locks::{
-    ArcRwLockReadGuard, ArcRwLockWriteGuard, Condvar, Mutex, MutexGuard, RawRwLock, RwLock,
-    RwLockReadGuard, WaitTimeoutResult,
-};
+pub use locks::{RawMutex, RawRwLock};
 pub use state::Pace;
 pub use tasks::{current, join_others, park, run, spawn, yield_now, JoinHandle, Outcome, Thread};
-pub(crate) use tasks::{now_ns, planted, point, puts_off, sleep, stall};
+pub(crate) use tasks::{
+    is_task, now_ns, planted, point, puts_off, sleep, stall, wait_at, wake_all_at, wake_one_at,
+};

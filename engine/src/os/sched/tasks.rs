@@ -213,8 +213,21 @@ pub(super) fn wake_all(on: On) {
     with(|scheduler, _| scheduler.lock().wake_all(on));
 }
 
-pub(super) fn wake_one(on: On) {
+fn wake_one(on: On) {
     with(|scheduler, _| scheduler.lock().wake_one(on));
+}
+
+/// As [`wait`], for a condition at this address.
+pub(crate) fn wait_at(place: usize, time: Option<Duration>) -> bool {
+    wait("a condition", On::Place(place), time)
+}
+
+pub(crate) fn wake_all_at(place: usize) {
+    wake_all(On::Place(place));
+}
+
+pub(crate) fn wake_one_at(place: usize) {
+    wake_one(On::Place(place));
 }
 
 /// A decision of the seed.
@@ -222,7 +235,7 @@ pub(super) fn coin() -> bool {
     with(|scheduler, _| scheduler.lock().draw(500)).unwrap_or(false)
 }
 
-pub(super) fn is_task() -> bool {
+pub(crate) fn is_task() -> bool {
     with(|_, _| ()).is_some()
 }
 
