@@ -9,6 +9,7 @@ use sluice_engine::os::{File, OpenMode, Os, RealOs};
 use std::ffi::{c_void, CString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
 /// As in `cpp/psi.cc`.
@@ -88,15 +89,21 @@ impl WatchedOs {
     }
 }
 
+/// `file`, open under the name `path`, as the server knows it; itself if the server does not ask.
+fn watch_file(file: Arc<dyn File>, path: &Path) -> Arc<dyn File> {
+    let (Some(host), Some(name)) = (HOST.get(), c_path(path)) else { return file };
+    let watched = (host.file_opened)(kind_of(path), name.as_ptr());
+    if watched.is_null() {
+        return file;
+    }
+    let renamed = AtomicBool::new(false);
+    Arc::new(WatchedFile { file, host, watched: watched as usize, renamed })
+}
+
 impl Os for WatchedOs {
     fn open(&self, path: &Path, mode: OpenMode) -> Result<Arc<dyn File>> {
         let file = self.0.open(path, mode)?;
-        let (Some(host), Some(name)) = (HOST.get(), c_path(path)) else { return Ok(file) };
-        let watched = (host.file_opened)(kind_of(path), name.as_ptr());
-        if watched.is_null() {
-            return Ok(file);
-        }
-        Ok(Arc::new(WatchedFile { file, host, watched: watched as usize }))
+        Ok(watch_file(file, path))
     }
 
     fn remove(&self, path: &Path) -> Result<()> {
@@ -105,10 +112,10 @@ impl Os for WatchedOs {
         Ok(())
     }
 
+    /// The server forgets the old name when the file that was open under it is closed: see
+    /// [`WatchedFile::renamed`].
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {
-        self.0.rename(from, to)?;
-        self.gone(from);
-        Ok(())
+        self.0.rename(from, to)
     }
 
     fn exists(&self, path: &Path) -> Result<bool> {
@@ -149,6 +156,8 @@ struct WatchedFile {
     host: &'static AbiHost,
     /// Address of what the server knows it by.
     watched: usize,
+    /// It has another name now.
+    renamed: AtomicBool,
 }
 
 impl WatchedFile {
@@ -163,6 +172,11 @@ impl WatchedFile {
 impl Drop for WatchedFile {
     fn drop(&mut self) {
         (self.host.file_closed)(self.watched as *mut c_void);
+        if self.renamed.load(Ordering::Relaxed) {
+            if let Some(path) = c_path(self.file.path()) {
+                (self.host.file_removed)(path.as_ptr());
+            }
+        }
     }
 }
 
@@ -197,6 +211,11 @@ impl File for WatchedFile {
 
     fn sync(&self) -> Result<()> {
         self.watch(SYNC, 0, || self.file.sync())
+    }
+
+    fn renamed(&self, to: &Path) -> Arc<dyn File> {
+        self.renamed.store(true, Ordering::Relaxed);
+        watch_file(self.file.renamed(to), to)
     }
 }
 

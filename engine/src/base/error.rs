@@ -17,7 +17,7 @@ pub enum Error {
     Io { op: &'static str, path: PathBuf, source: Arc<std::io::Error> },
     /// Bytes from disk are not what was written there; `page`, if it is known which page that is.
     Corrupt { what: String, place: String, page: Option<PageId> },
-    /// No room: "log", "page store", "disk". Freeing space is enough to go on.
+    /// No room: "log", "page store", "disk", "table of open files". Freeing some is enough to go on.
     Full { what: &'static str },
     /// An earlier write or sync failed; the engine refuses everything that needs durability.
     Poisoned { cause: String },

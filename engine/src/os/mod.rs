@@ -34,6 +34,10 @@ use std::sync::Arc;
 /// Whether this is the engine of the simulator, with its scheduler compiled in.
 pub const SIMULATED: bool = cfg!(feature = "sim");
 
+/// What is [`Full`](crate::base::Error::Full) when no more files can be opened. Nothing was written,
+/// and the same call succeeds when others have closed some.
+pub const OPEN_FILES: &str = "table of open files";
+
 /// How a file is opened.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OpenMode {
@@ -78,4 +82,7 @@ pub trait File: Send + Sync {
     fn allocate(&self, len: u64) -> Result<()>;
     /// Makes every completed write and the length durable.
     fn sync(&self) -> Result<()>;
+    /// The same open file under the name that [`Os::rename`] has given it: takes no new handle, so
+    /// it cannot fail for want of one.
+    fn renamed(&self, to: &Path) -> Arc<dyn File>;
 }

@@ -3,7 +3,7 @@
 //! Safety argument: the raw calls below take only a descriptor owned by a live `std::fs::File`
 //! and pointers to slices or zeroed structs that outlive the call.
 
-use super::{File, OpenMode, Os};
+use super::{File, OpenMode, Os, OPEN_FILES};
 use crate::base::{Error, Result};
 use std::ffi::CString;
 use std::fs;
@@ -28,7 +28,7 @@ impl RealOs {
 }
 
 struct RealFile {
-    file: fs::File,
+    file: Arc<fs::File>,
     path: PathBuf,
 }
 
@@ -51,7 +51,7 @@ impl Os for RealOs {
             other => other,
         };
         let file = file.map_err(|e| full_or_io("open", path, e))?;
-        Ok(Arc::new(RealFile { file, path: path.to_path_buf() }))
+        Ok(Arc::new(RealFile { file: Arc::new(file), path: path.to_path_buf() }))
     }
 
     fn exists(&self, path: &Path) -> Result<bool> {
@@ -61,7 +61,7 @@ impl Os for RealOs {
     fn list(&self, dir: &Path) -> Result<Vec<PathBuf>> {
         let fail = |e| Error::io("list", dir, e);
         let mut names = Vec::new();
-        for entry in fs::read_dir(dir).map_err(fail)? {
+        for entry in fs::read_dir(dir).map_err(|e| full_or_io("list", dir, e))? {
             names.push(entry.map_err(fail)?.path());
         }
         names.sort();
@@ -84,7 +84,9 @@ impl Os for RealOs {
     }
 
     fn sync_dir(&self, dir: &Path) -> Result<()> {
-        fs::File::open(dir).and_then(|d| d.sync_all()).map_err(|e| Error::io("sync", dir, e))
+        // Without a handle nothing was synced, and the same call may succeed later.
+        let opened = fs::File::open(dir).map_err(|e| full_or_io("open", dir, e))?;
+        opened.sync_all().map_err(|e| Error::io("sync", dir, e))
     }
 
     fn free_bytes(&self, path: &Path) -> Result<u64> {
@@ -103,7 +105,7 @@ impl Os for RealOs {
         let path = dir.join("lock");
         let mut options = fs::OpenOptions::new();
         let file = options.read(true).write(true).create(true).truncate(false).open(&path);
-        let file = file.map_err(|e| Error::io("open", &path, e))?;
+        let file = file.map_err(|e| full_or_io("open", &path, e))?;
         // SAFETY: the descriptor belongs to `file`.
         if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
             return Err(Error::Refused(format!(
@@ -188,6 +190,10 @@ impl File for RealFile {
     fn sync(&self) -> Result<()> {
         self.file.sync_data().map_err(|e| Error::io("sync", &self.path, e))
     }
+
+    fn renamed(&self, to: &Path) -> Arc<dyn File> {
+        Arc::new(RealFile { file: Arc::clone(&self.file), path: to.to_path_buf() })
+    }
 }
 
 impl RealFile {
@@ -197,10 +203,43 @@ impl RealFile {
 }
 
 /// No room is an error of its own: it can be cured, and the engine goes on. Quotas and limits of
-/// the file size are no different.
+/// the file size are no different, nor is it when this process (`EMFILE`) or the machine (`ENFILE`)
+/// has as many files open as it may.
 fn full_or_io(op: &'static str, path: &Path, error: io::Error) -> Error {
     match error.raw_os_error() {
         Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG) => Error::Full { what: "disk" },
+        Some(libc::EMFILE | libc::ENFILE) => Error::Full { what: OPEN_FILES },
         _ => Error::io(op, path, error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What can be cured is told apart from a failed write, which stops the engine.
+    #[test]
+    fn no_room_and_no_handle_are_full() {
+        let error = |code| full_or_io("open", Path::new("/x"), io::Error::from_raw_os_error(code));
+        for code in [libc::EMFILE, libc::ENFILE] {
+            assert!(matches!(error(code), Error::Full { what: OPEN_FILES }), "{code}");
+        }
+        assert!(matches!(error(libc::ENOSPC), Error::Full { what: "disk" }));
+        assert!(matches!(error(libc::EIO), Error::Io { .. }));
+    }
+
+    #[test]
+    fn a_renamed_file_is_the_same_open_file() {
+        let dir = std::env::temp_dir().join(format!("sluice-renamed-{}", std::process::id()));
+        let os = RealOs::new();
+        os.create_dir(&dir).unwrap();
+        let (from, to) = (dir.join("from"), dir.join("to"));
+        let old = os.open(&from, OpenMode { create: true, direct: false }).unwrap();
+        os.rename(&from, &to).unwrap();
+        let new = old.renamed(&to);
+        new.write_at(b"x", 0).unwrap();
+        assert_eq!((new.path(), old.len().unwrap()), (&*to, 1));
+        assert_eq!(fs::read(&to).unwrap(), b"x");
+        fs::remove_dir_all(&dir).unwrap();
     }
 }

@@ -4,7 +4,7 @@
 //! independently, kept, dropped or torn at 512 bytes; every name that was not synced with its
 //! directory is kept or dropped. Faults are planned with [`SimOs::fail_after`].
 
-use super::{File, OpenMode, Os};
+use super::{File, OpenMode, Os, OPEN_FILES};
 use crate::base::{Error, Result, BLOCK_BYTES};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -76,6 +76,9 @@ struct World {
     fail_reads_of: Option<&'static str>,
     /// Bytes that all named files together may have.
     capacity_bytes: Option<u64>,
+    /// Files of this life that are open, and how many may be.
+    open_files: u64,
+    open_files_max: Option<u64>,
     /// Grows with every crash: files opened in an earlier life are dead.
     life: u64,
     locked: std::collections::BTreeSet<PathBuf>,
@@ -123,6 +126,15 @@ impl SimOs {
         self.world.lock().capacity_bytes = capacity_bytes;
     }
 
+    /// Limits the number of files that are open at a time; more are refused as by `EMFILE`.
+    pub fn set_open_files_max(&self, open_files_max: Option<u64>) {
+        self.world.lock().open_files_max = open_files_max;
+    }
+
+    pub fn open_files(&self) -> u64 {
+        self.world.lock().open_files
+    }
+
     /// Sum of the lengths of all files.
     pub fn used_bytes(&self) -> u64 {
         self.world.lock().used_bytes()
@@ -149,6 +161,7 @@ impl SimOs {
         world.life += 1;
         world.fail_at = None;
         world.fail_reads_of = None;
+        (world.open_files, world.open_files_max) = (0, None);
         world.locked.clear();
         crash_names(world, &mut rng);
         for (number, inode) in world.inodes.iter_mut().enumerate() {
@@ -256,6 +269,14 @@ impl World {
         }
     }
 
+    /// Whether one more file can be opened, be it a directory for a moment.
+    fn check_open_files(&self) -> Result<()> {
+        match self.open_files_max {
+            Some(most) if self.open_files >= most => Err(Error::Full { what: OPEN_FILES }),
+            _ => Ok(()),
+        }
+    }
+
     fn check_power(&self, op: &'static str, path: &Path) -> Result<()> {
         match self.fail_at {
             Some((at, Fault::PowerCut)) if self.mutations > at => Err(power_is_off(op, path)),
@@ -283,6 +304,7 @@ impl Os for SimOs {
         point("open");
         let mut world = self.world.lock();
         world.check_power("open", path)?;
+        world.check_open_files()?;
         let found = world.live.get(path).copied();
         let inode = match (found, mode.create) {
             (Some(i), false) => i,
@@ -298,9 +320,9 @@ impl Os for SimOs {
             }
             (None, false) => return Err(no_such_file("open", path)),
         };
-        let life = world.life;
-        let world = Arc::clone(&self.world);
-        Ok(Arc::new(SimFile { world, inode, life, path: path.to_path_buf() }))
+        world.open_files += 1;
+        let handle = Handle { world: Arc::clone(&self.world), inode, life: world.life };
+        Ok(Arc::new(SimFile { handle: Arc::new(handle), path: path.to_path_buf() }))
     }
 
     fn exists(&self, path: &Path) -> Result<bool> {
@@ -310,6 +332,7 @@ impl Os for SimOs {
 
     fn list(&self, dir: &Path) -> Result<Vec<PathBuf>> {
         let world = self.world.lock();
+        world.check_open_files()?;
         Ok(world.live.keys().filter(|p| p.parent() == Some(dir)).cloned().collect())
     }
 
@@ -338,6 +361,7 @@ impl Os for SimOs {
     fn sync_dir(&self, dir: &Path) -> Result<()> {
         stall("sync a directory");
         let mut world = self.world.lock();
+        world.check_open_files()?;
         world.mutate("sync", dir)?;
         let inside = |p: &PathBuf| p.parent() == Some(dir);
         world.durable.retain(|p, _| !inside(p));
@@ -386,17 +410,31 @@ impl Os for SimOs {
     }
 }
 
-struct SimFile {
+/// An open file, perhaps under several names in turn.
+struct Handle {
     world: Arc<Mutex<World>>,
     inode: usize,
     life: u64,
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        let mut world = self.world.lock();
+        if world.life == self.life {
+            world.open_files -= 1;
+        }
+    }
+}
+
+struct SimFile {
+    handle: Arc<Handle>,
     path: PathBuf,
 }
 
 impl SimFile {
     fn check_capacity(&self, len: u64) -> Result<()> {
-        let world = self.world.lock();
-        world.check_capacity(world.inodes[self.inode].live.len() as u64, len)
+        let world = self.handle.world.lock();
+        world.check_capacity(world.inodes[self.handle.inode].live.len() as u64, len)
     }
 
     fn with<R>(
@@ -405,8 +443,8 @@ impl SimFile {
         changes: bool,
         f: impl FnOnce(&mut Inode) -> Result<R>,
     ) -> Result<R> {
-        let mut world = self.world.lock();
-        if world.life != self.life {
+        let mut world = self.handle.world.lock();
+        if world.life != self.handle.life {
             return Err(power_is_off(op, &self.path));
         }
         world.check_power(op, &self.path)?;
@@ -424,12 +462,12 @@ impl SimFile {
                     _ => false,
                 };
                 if writes && reached {
-                    f(&mut world.inodes[self.inode])?;
+                    f(&mut world.inodes[self.handle.inode])?;
                 }
                 return Err(e);
             }
         }
-        f(&mut world.inodes[self.inode])
+        f(&mut world.inodes[self.handle.inode])
     }
 }
 
@@ -542,6 +580,10 @@ impl File for SimFile {
             }
             Ok(())
         })
+    }
+
+    fn renamed(&self, to: &Path) -> Arc<dyn File> {
+        Arc::new(SimFile { handle: Arc::clone(&self.handle), path: to.to_path_buf() })
     }
 }
 

@@ -21,8 +21,8 @@
 //! 7. A recovered end below what is known durable (anchor, control file, or the header of a batch
 //!    behind it) is [`Corrupt`](crate::base::Error::Corrupt): never a shorter log.
 //! 8. A segment's file is fully allocated, written once, has its header and its name durable
-//!    before the first batch in it is written. No room for one is [`Full`](crate::base::Error::Full)
-//!    and may be tried again. Any other failed write or sync poisons the log for ever.
+//!    before the first batch in it is written. No room for one, on the disk or in the table
+//!    of open files, is [`Full`](crate::base::Error::Full) and may be tried again. Any other failed write or sync poisons the log for ever.
 //! 9. Nobody waits in [`Wal::append`]: it takes the reservation mutex for arithmetic only.
 //!
 //! Life of a batch: *open* (`Ring::append` reserves and copies into it) -> *sealed* (`Ring::seal`,

@@ -11,7 +11,7 @@ use super::stats::{count, value};
 use crate::base::{Error, Result};
 use crate::os::rank::Rank;
 use crate::os::sync::{Mutex, Ranked, RwLock};
-use crate::os::{AlignedBuf, File, OpenMode, Os};
+use crate::os::{AlignedBuf, File, OpenMode, Os, OPEN_FILES};
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -40,7 +40,13 @@ struct Set {
     first: u64,
     files: VecDeque<Arc<dyn File>>,
     /// No longer needed, lowest number first: so that what stays on disk stays consecutive.
-    free: VecDeque<(u64, PathBuf)>,
+    free: VecDeque<Free>,
+}
+
+/// A file that is kept for reuse, and open: who uses it again needs no new handle.
+struct Free {
+    number: u64,
+    file: Arc<dyn File>,
 }
 
 /// Counts for the statistics: kept or spare, free, created, recycled, removed.
@@ -160,10 +166,8 @@ impl Segments {
         let keep = self.number_of(low);
         while set.first < keep && set.files.len() > 1 {
             let number = set.first;
-            if set.files.pop_front().is_none() {
-                break;
-            }
-            set.free.push_back((number, segment_path(&self.dir, number)));
+            let Some(file) = set.files.pop_front() else { break };
+            set.free.push_back(Free { number, file });
             set.first += 1;
         }
         let oldest = set.first * self.segment_bytes;
@@ -199,7 +203,7 @@ impl Segments {
         let recyclable = self.set.write().free.pop_front();
         let number = self.number_of(self.end());
         let made = match recyclable {
-            Some((old, path)) => self.recycle(old, path, number),
+            Some(free) => self.recycle(free, number),
             None => self.create(number),
         };
         let file = made?;
@@ -212,32 +216,39 @@ impl Segments {
 
     fn create(&self, number: u64) -> Result<Arc<dyn File>> {
         let path = segment_path(&self.dir, number);
-        match create_segment(&*self.os, &path, number, self.segment_bytes) {
+        let made = create_segment(&*self.os, &path, number, self.segment_bytes)
+            .and_then(|file| self.os.sync_dir(&self.dir).map(|()| file));
+        match made {
             Ok(file) => {
-                self.os.sync_dir(&self.dir)?;
                 count(&self.created, 1);
                 Ok(file)
             }
-            Err(Error::Full { .. }) => {
+            Err(e @ Error::Full { .. }) => {
                 // Half a file would only keep the disk full. If it cannot be removed, the next
                 // attempt removes it first.
                 let _ = self.os.remove(&path);
-                Err(Error::Full { what: "log" })
+                Err(no_segment(e))
             }
             Err(e) => Err(e),
         }
     }
 
-    fn recycle(&self, old: u64, path: PathBuf, number: u64) -> Result<Arc<dyn File>> {
+    /// The free file under the number `number`. What has failed for want of room leaves it free,
+    /// perhaps under its new name already.
+    fn recycle(&self, free: Free, number: u64) -> Result<Arc<dyn File>> {
         let to = segment_path(&self.dir, number);
-        if let Err(e) = self.os.rename(&path, &to) {
-            if matches!(e, Error::Full { .. }) {
-                self.set.write().free.push_front((old, path));
-                return Err(Error::Full { what: "log" });
+        let mut file = free.file;
+        let full = |number, file, error| {
+            self.set.write().free.push_front(Free { number, file });
+            Err(no_segment(error))
+        };
+        if free.number != number {
+            match self.os.rename(file.path(), &to) {
+                Ok(()) => file = file.renamed(&to),
+                Err(e @ Error::Full { .. }) => return full(free.number, file, e),
+                Err(e) => return Err(e),
             }
-            return Err(e);
         }
-        let file = self.os.open(&to, OpenMode { create: false, direct: true })?;
         let mut header = AlignedBuf::new(BLOCK as usize);
         encode_segment_header(&mut header, number, self.segment_bytes);
         // Here even a full disk is a failed write: the block was there before.
@@ -245,8 +256,11 @@ impl Segments {
             Error::Full { .. } => Error::io("write", &to, std::io::ErrorKind::StorageFull.into()),
             other => other,
         })?;
-        self.os.sync_dir(&self.dir)?;
-        count(&self.recycled, 1);
+        match self.os.sync_dir(&self.dir) {
+            Ok(()) => count(&self.recycled, 1),
+            Err(e @ Error::Full { .. }) => return full(number, file, e),
+            Err(e) => return Err(e),
+        }
         Ok(file)
     }
 
@@ -257,8 +271,8 @@ impl Segments {
             let over = files * self.segment_bytes > capacity_bytes;
             over.then(|| set.free.pop_front()).flatten()
         };
-        let Some((_, path)) = surplus else { return Ok(false) };
-        self.os.remove(&path)?;
+        let Some(Free { file, .. }) = surplus else { return Ok(false) };
+        self.os.remove(file.path())?;
         count(&self.removed, 1);
         Ok(true)
     }
@@ -280,9 +294,18 @@ impl Segments {
     pub fn list(&self) -> Vec<(u64, PathBuf, bool)> {
         let set = self.set.read();
         let live = (set.first..).zip(&set.files);
-        let mut out: Vec<_> = set.free.iter().map(|(n, p)| (*n, p.clone(), true)).collect();
+        let free = set.free.iter().map(|f| (f.number, f.file.path().to_path_buf(), true));
+        let mut out: Vec<_> = free.collect();
         out.extend(live.map(|(n, _)| (n, segment_path(&self.dir, n), false)));
         out
+    }
+}
+
+/// Why there is no further segment: no room for one on the disk, or in the table of open files.
+fn no_segment(error: Error) -> Error {
+    match error {
+        Error::Full { what: OPEN_FILES } => error,
+        _ => Error::Full { what: "log" },
     }
 }
 

@@ -197,6 +197,73 @@ fn a_full_disk_refuses_admission_and_does_not_poison() {
     assert!(wal.durable() >= last.end);
 }
 
+/// Appends and flushes until the log has had `segments` more of them; lets go of all behind.
+fn fill(wal: &Wal, segments: u64) -> Result<()> {
+    let target = wal.end().0 + segments * wal.segment_bytes();
+    while wal.end().0 < target {
+        wal.admit()?;
+        let at = wal.append(1, &[&[1; 3000]]);
+        wal.flush_to(at.end)?;
+        wal.retain_from(at.end);
+    }
+    Ok(())
+}
+
+#[test]
+fn a_log_that_turns_over_its_segments_opens_no_file() {
+    let os = SimOs::new(1);
+    let wal = create(&os);
+    fill(&wal, 6).unwrap();
+    while wal.prepare_step().unwrap() {}
+    let before = wal.stats();
+    assert!(before.segments_free + before.segments_spare > 1, "{before:?}");
+    // One more for a moment: a directory is opened to be synced.
+    let open_files = os.open_files();
+    os.set_open_files_max(Some(open_files + 1));
+    fill(&wal, 20).unwrap();
+    let stats = wal.stats();
+    assert_eq!(stats.segments_created, before.segments_created);
+    assert!(stats.segments_recycled > before.segments_recycled + 10);
+    assert_eq!(os.open_files(), open_files);
+}
+
+#[test]
+fn a_full_table_of_open_files_refuses_and_does_not_poison() {
+    for recycles in [false, true] {
+        let os = SimOs::new(1);
+        let wal = create(&os);
+        if recycles {
+            fill(&wal, 6).unwrap();
+        }
+        os.set_open_files_max(Some(0));
+        let refused = fill(&wal, 20);
+        let all = matches!(refused, Err(Error::Full { what: crate::os::OPEN_FILES }));
+        assert!(all, "{refused:?}");
+        assert!(wal.prepare_step().is_err());
+        assert!(!wal.is_poisoned());
+        // The reserve is there for those who do not ask.
+        let at = wal.append(1, &[&[1; 1000]]);
+        wal.flush_to(at.end).unwrap();
+        os.set_open_files_max(None);
+        fill(&wal, 20).unwrap();
+        let (end, files) = (wal.end(), wal.segments());
+        let names = |files: &[SegmentInfo]| {
+            files.iter().map(|f| f.path.clone()).collect::<std::collections::BTreeSet<_>>()
+        };
+        let on_disk: std::collections::BTreeSet<_> = os
+            .list(Path::new(DIR))
+            .unwrap()
+            .into_iter()
+            .filter(|p| !p.ends_with("control"))
+            .collect();
+        assert_eq!(names(&files), on_disk);
+        drop(wal);
+        os.crash();
+        let (wal, _) = recover(&os, anchor_at(end, end)).unwrap();
+        fill(&wal, 3).unwrap();
+    }
+}
+
 #[test]
 fn a_failed_write_or_sync_poisons_for_ever() {
     for after in 0..2 {

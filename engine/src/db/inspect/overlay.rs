@@ -249,4 +249,8 @@ impl File for OverlayFile {
     fn sync(&self) -> Result<()> {
         Ok(())
     }
+
+    fn renamed(&self, to: &Path) -> Arc<dyn File> {
+        Arc::new(OverlayFile { path: to.to_owned(), layer: Arc::clone(&self.layer) })
+    }
 }
