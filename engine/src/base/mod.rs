@@ -6,6 +6,10 @@
 //! 3. Sizes that several rooms must agree on stand in [`limits`], related to each other at compile
 //!    time.
 
+/// Whether this build makes the assertions that cost more than what they check: simulated builds and
+/// builds with debug assertions.
+pub const CHECKED: bool = cfg!(any(feature = "sim", debug_assertions));
+
 pub mod checksum;
 pub mod codec;
 pub mod entry;

@@ -1,6 +1,7 @@
 //! `apply`: the only code that modifies a node. Pure: the same page, change and LSN give the same
 //! bytes, in forward execution and in redo. Bytes that do not fit the page are Corrupt.
 
+use super::check::check_page;
 use super::codec::{decode, index, Decoded, Init};
 use super::node::{
     at, entry_bytes, fence_prefix_len, head_of, Node, BODY_BYTES, CHILD_BYTES, ENTRY_PREFIX_BYTES,
@@ -9,7 +10,7 @@ use super::node::{
 use crate::base::codec::Reader;
 use crate::base::entry::LSN_RANGE;
 use crate::base::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
-use crate::base::{Error, Lsn, PageId, Result, TreeId, PAGE_BYTES};
+use crate::base::{Error, Lsn, PageId, Result, TreeId, CHECKED, PAGE_BYTES};
 
 /// LSN of the last record applied to a page; zero for a new one.
 pub fn page_lsn(page: &[u8]) -> Lsn {
@@ -25,6 +26,27 @@ pub fn change_creates_page(change: &[u8]) -> bool {
 
 /// Makes `change` to the page and sets its LSN. On an error the page is unchanged.
 pub fn apply(page: &mut [u8], page_id: PageId, change: &[u8], lsn: Lsn) -> Result<()> {
+    let before = if CHECKED { page.to_vec() } else { Vec::new() };
+    let made = make(page, page_id, change, lsn);
+    if CHECKED {
+        check_made(&before, page, lsn, &made);
+    }
+    made
+}
+
+/// What a change must leave behind, whatever it is.
+fn check_made(before: &[u8], page: &[u8], lsn: Lsn, made: &Result<()>) {
+    if made.is_err() {
+        assert!(before == page, "a change that failed has changed the page");
+        return;
+    }
+    assert_eq!(page_lsn(page), lsn);
+    if let Err(error) = check_page(page) {
+        unreachable!("a change has left a broken page: {error}");
+    }
+}
+
+fn make(page: &mut [u8], page_id: PageId, change: &[u8], lsn: Lsn) -> Result<()> {
     let decoded = decode(change)?;
     let Ok(page) = <&mut [u8; PAGE_BYTES]>::try_from(page) else {
         return Err(mismatch(page_id, "page size"));

@@ -7,7 +7,7 @@
 //! count varint, (freed page varint)*
 //! ```
 
-use super::apply::apply;
+use super::apply::{apply, page_lsn};
 use super::tree::Env;
 use crate::base::codec::{put_bytes, put_varint, Reader};
 use crate::base::limits::RECORD_BYTES_MAX;
@@ -101,6 +101,10 @@ pub(super) fn log_and_apply(
     });
     for (guard, change) in pages.iter_mut() {
         let page = guard.page();
+        assert!(
+            page_lsn(guard.bytes_mut()) <= appended.lsn,
+            "changes come in the order of the log"
+        );
         if let Err(e) = apply(guard.bytes_mut(), page, change, appended.lsn) {
             // The log and the page have parted: nothing sensible can follow.
             panic!("a planned change does not apply: {e}");
