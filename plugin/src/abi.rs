@@ -15,7 +15,7 @@
 use crate::describe;
 use crate::engine::{self, HOST};
 use crate::errors::{self, *};
-use crate::handler::{Change, Find, Handler, ImageBound};
+use crate::handler::{Change, Find, Handler, ImageBound, Keyread};
 use crate::record::Record;
 use crate::session::Session;
 use sluice_engine::base::{Error, Result};
@@ -156,7 +156,13 @@ fn set_message(text: String) {
 /// Runs a call; gives its number, and keeps the text of an error for `sluice_message`.
 fn guard(call: impl FnOnce() -> Result<i32>) -> i32 {
     let code = match catch_unwind(AssertUnwindSafe(call)) {
-        Ok(Ok(code)) => code,
+        Ok(Ok(code)) => {
+            // What an earlier call left unread is not about this number.
+            if code != 0 {
+                set_message(String::new());
+            }
+            code
+        }
         Ok(Err(error)) => {
             set_message(if errors::has_detail(&error) {
                 crate::engine::describe(&error)
@@ -181,14 +187,18 @@ fn guard(call: impl FnOnce() -> Result<i32>) -> i32 {
     code
 }
 
-/// For functions that give a count or a value instead of a number.
+/// For functions that give a count or a value instead of a number. The caller sees no error, so
+/// no text of it may stay: it would become a warning of another statement.
 fn guard_or<T>(fallback: T, call: impl FnOnce() -> Result<T>) -> T {
     let mut out = fallback;
     let slot = &mut out;
-    guard(move || {
+    let code = guard(move || {
         *slot = call()?;
         Ok(0)
     });
+    if code != 0 {
+        set_message(String::new());
+    }
     out
 }
 
@@ -210,13 +220,13 @@ unsafe fn text<'a>(at: *const c_char) -> Result<&'a str> {
 /// # Safety: argument 2.
 unsafe fn record_of<'a>(handler: &Handler, at: *const u8) -> Record<'a> {
     // SAFETY: argument 2.
-    unsafe { Record::new(std::slice::from_raw_parts(at, handler.shape.record_bytes)) }
+    unsafe { Record::new(std::slice::from_raw_parts(at, handler.shape.record_bytes())) }
 }
 
 /// # Safety: argument 2, and nobody else looks at the record during the call.
 unsafe fn record_mut<'a>(handler: &Handler, at: *mut u8) -> &'a mut [u8] {
     // SAFETY: argument 2.
-    unsafe { std::slice::from_raw_parts_mut(at, handler.shape.record_bytes) }
+    unsafe { std::slice::from_raw_parts_mut(at, handler.shape.record_bytes()) }
 }
 
 /// # Safety: argument 3.
@@ -273,3 +283,31 @@ pub use calls::*;
 #[path = "abi_binlog.rs"]
 mod binlog_calls;
 pub use binlog_calls::*;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message() -> String {
+        MESSAGE.with(|m| m.borrow().clone())
+    }
+
+    fn fails() -> Result<i32> {
+        Err(Error::Refused("of the first call".into()))
+    }
+
+    #[test]
+    fn a_text_belongs_to_the_call_that_failed_last() {
+        assert_eq!(guard(fails), HA_ERR_INTERNAL_ERROR);
+        assert!(message().contains("of the first call"));
+        // It was not asked for; then a search finds nothing.
+        assert_eq!(guard(|| Ok(HA_ERR_KEY_NOT_FOUND)), HA_ERR_KEY_NOT_FOUND);
+        assert_eq!(message(), "");
+    }
+
+    #[test]
+    fn a_call_that_cannot_report_leaves_no_text() {
+        assert_eq!(guard_or(7, fails), 7);
+        assert_eq!(message(), "");
+    }
+}

@@ -328,24 +328,26 @@ fn sluice_reset(handler: *mut Handler) -> i32 {
     })
 }
 
-fn sluice_set_columns(handler: *mut Handler, bits: *const u8, bytes: usize) -> i32 {
+fn sluice_set_columns(handler: *mut Handler, bits: *const u8, bytes: usize, all: u32) -> i32 {
     guard(|| {
-        // SAFETY: argument 1.
-        let handler = unsafe { borrow(handler)? };
-        if bits.is_null() {
-            handler.want_all();
-        } else {
-            // SAFETY: argument 3.
-            handler.want(unsafe { std::slice::from_raw_parts(bits, bytes) });
-        }
+        // SAFETY: arguments 1 and 3.
+        let (handler, bits) = unsafe {
+            (borrow(handler)?, std::slice::from_raw_parts(bits, bytes))
+        };
+        handler.want(bits, all != 0);
         Ok(0)
     })
 }
 
 fn sluice_set_keyread(handler: *mut Handler, on: u32) -> i32 {
     guard(|| {
+        let keyread = match on {
+            0 => Keyread::Off,
+            1 => Keyread::On,
+            _ => Keyread::KeepOthers,
+        };
         // SAFETY: argument 1.
-        unsafe { borrow(handler)? }.keyread = on != 0;
+        unsafe { borrow(handler)? }.set_keyread(keyread);
         Ok(0)
     })
 }

@@ -65,7 +65,14 @@ fn shape_of(keys: Vec<Vec<(usize, Option<usize>, bool)>>) -> Shape {
             ..Index::default()
         })
         .collect();
-    Shape::new(columns(), indexes, false, vec![0x80], RECORD_BYTES).unwrap()
+    Shape::new(columns(), indexes, false, defaults(), 1).unwrap()
+}
+
+/// The null byte of an empty record; the bytes of NULLs are none that a value leaves.
+fn defaults() -> Vec<u8> {
+    let mut defaults = vec![0xd7; RECORD_BYTES];
+    defaults[0] = 0x80;
+    defaults
 }
 
 /// A record, and the memory its BLOB points to.
@@ -213,8 +220,9 @@ fn rows_and_covered_columns_come_back() {
             }
             let mut packed = Vec::new();
             row::pack(&shape, i, view(&record), &mut packed);
-            let mut back = vec![0u8; RECORD_BYTES];
-            back[0] = 0x80;
+            // The buffer has another row's bytes.
+            let mut back = vec![0x55; RECORD_BYTES];
+            shape.put_null_bytes(&mut back);
             row::unpack(&shape, i, &packed, &[], &mut back).unwrap();
             key::take_columns(&shape, i, &entry, &mut variable, &mut back).unwrap();
             let mut only: Vec<usize> = (0..shape.columns.len()).collect();
@@ -225,6 +233,10 @@ fn rows_and_covered_columns_come_back() {
                 only = shape.indexes[i].parts.iter().map(|p| p.column).chain([0, 7]).collect();
             }
             assert_eq!(values(&shape, &only, &record), values(&shape, &only, &back));
+            for column in only.iter().map(|&c| &shape.columns[c]) {
+                let is_null = view(&back).is_null(column);
+                assert!(!is_null || back[column.place()] == shape.defaults[column.place()]);
+            }
         }
     }
 }
@@ -260,7 +272,7 @@ fn two_levels(order: Order) -> Shape {
         unique: true,
         ..Index::default()
     };
-    Shape::new(columns, vec![index(&[0]), index(&[5, 0])], false, vec![0x80], RECORD_BYTES).unwrap()
+    Shape::new(columns, vec![index(&[0]), index(&[5, 0])], false, defaults(), 1).unwrap()
 }
 
 fn key_of(shape: &Shape, text: &[u8]) -> Vec<u8> {
@@ -300,7 +312,7 @@ fn spaces_count_where_marks_weigh_behind_them() {
         ..Index::default()
     };
     let indexes = vec![index(0), index(4), index(5)];
-    let shape = Shape::new(columns, indexes, false, vec![0x80], RECORD_BYTES).unwrap();
+    let shape = Shape::new(columns, indexes, false, defaults(), 1).unwrap();
     let mut random = Random::new(11);
     let keys = |text: &[u8]| {
         let mut record = vec![0u8; RECORD_BYTES];

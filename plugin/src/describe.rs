@@ -16,7 +16,7 @@ pub unsafe fn shape(table: &AbiTable) -> Result<Shape> {
         (
             slice(table.columns, table.column_count),
             slice(table.keys, table.key_count),
-            slice(table.defaults, table.null_bytes),
+            slice(table.defaults, table.record_bytes),
         )
     };
     if table.primary != 0 && table.primary != u32::MAX {
@@ -26,7 +26,7 @@ pub unsafe fn shape(table: &AbiTable) -> Result<Shape> {
     // SAFETY: each key's counts belong to its pointer.
     let indexes = keys.iter().map(|k| unsafe { index(k) }).collect();
     let hidden_key = table.primary != 0;
-    Shape::new(columns, indexes, hidden_key, defaults.to_vec(), table.record_bytes as usize)
+    Shape::new(columns, indexes, hidden_key, defaults.to_vec(), table.null_bytes as usize)
 }
 
 /// # Safety

@@ -42,6 +42,16 @@ pub enum Change {
     Failed(i32),
 }
 
+/// Does the statement do with what an index entry has?
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub enum Keyread {
+    #[default]
+    Off,
+    On,
+    /// Other scans of an index merge share the record: what they put in it stays.
+    KeepOthers,
+}
+
 #[derive(Default)]
 struct EntryBuffer {
     key: Vec<u8>,
@@ -110,7 +120,10 @@ pub struct Handler {
     wanted: Vec<bool>,
     collator: &'static (dyn Collator + Sync),
     pub mode: ReadMode,
-    pub keyread: bool,
+    keyread: Keyread,
+    /// The statement wants columns of the primary key of which a secondary entry has a prefix only:
+    /// positions are made from them.
+    wants_row: bool,
     pub replace: bool,
     pub duplicate_key: usize,
     range_end: Option<Bound<Vec<u8>>>,
@@ -150,7 +163,8 @@ impl Handler {
             table,
             collator,
             mode: ReadMode::Snapshot,
-            keyread: false,
+            keyread: Keyread::Off,
+            wants_row: false,
             replace: false,
             duplicate_key: 0,
             range_end: None,
@@ -182,7 +196,7 @@ impl Handler {
 
     pub fn reset(&mut self) {
         const KEEP_BYTES: usize = 1 << 20;
-        self.keyread = false;
+        self.keyread = Keyread::Off;
         self.replace = false;
         self.want_all();
         self.scan_end();
@@ -198,17 +212,27 @@ impl Handler {
         }
     }
 
-    pub fn want_all(&mut self) {
-        self.wanted.clear();
+    pub fn set_keyread(&mut self, keyread: Keyread) {
+        self.keyread = keyread;
     }
 
-    /// `bits` has one bit for each column. Those of the primary key always come along.
-    pub fn want(&mut self, bits: &[u8]) {
-        let is_set = |c: usize| bits.get(c / 8).is_none_or(|b| b >> (c % 8) & 1 == 1);
+    fn want_all(&mut self) {
         self.wanted.clear();
-        self.wanted.extend((0..self.shape.columns.len()).map(is_set));
-        for part in &self.shape.indexes[0].parts {
-            self.wanted[part.column] = true;
+        self.wants_row = false;
+    }
+
+    /// The statement reads the columns of `bits`, one bit each. With `all` it gets every column;
+    /// else those and the ones of the primary key.
+    pub fn want(&mut self, bits: &[u8], all: bool) {
+        let Handler { shape, wanted, .. } = self;
+        let is_set = |c: usize| bits.get(c / 8).is_none_or(|b| b >> (c % 8) & 1 == 1);
+        let primary = &shape.indexes[0].parts;
+        let mut cut = primary.iter().filter(|p| !p.is_whole(&shape.columns));
+        self.wants_row = cut.any(|p| is_set(p.column));
+        wanted.clear();
+        if !all {
+            wanted.extend((0..shape.columns.len()).map(is_set));
+            primary.iter().for_each(|part| wanted[part.column] = true);
         }
     }
 
@@ -675,17 +699,40 @@ impl Handler {
         let (clustered, stored) = key::split_entry(&self.shape, index, entry_key, payload)?;
         self.row_key.clear();
         self.row_key.extend_from_slice(clustered);
-        let is_locking = self.mode != ReadMode::Snapshot;
-        if self.keyread && is_locking && !self.lock_row(session)? {
-            return Ok(false);
-        }
-        if self.keyread {
-            record[..self.shape.null_bytes.len()].copy_from_slice(&self.shape.null_bytes);
-            row::unpack(&self.shape, index, stored, &self.wanted, record)?;
-            key::take_columns(&self.shape, index, entry_key, &mut self.variable, record)?;
+        if self.keyread != Keyread::Off && !self.wants_row {
+            let is_locking = self.mode != ReadMode::Snapshot;
+            if is_locking && !self.lock_row(session)? {
+                return Ok(false);
+            }
+            self.clear_nulls(record);
+            self.put_columns(entry_key, stored, record)?;
             key::take_columns(&self.shape, 0, clustered, &mut self.variable, record)?;
             return Ok(true);
         }
+        if !self.fetch_row(session, clustered, record)? {
+            return Ok(false);
+        }
+        if self.keyread != Keyread::Off {
+            // The server does not compute virtual columns that the index has.
+            self.put_columns(entry_key, stored, record)?;
+        }
+        Ok(true)
+    }
+
+    /// What an entry of the scanned index has to the record.
+    fn put_columns(&mut self, key: &[u8], stored: &[u8], record: &mut [u8]) -> Result<()> {
+        let (shape, index) = (&self.shape, self.scan.index);
+        row::unpack(shape, index, stored, &self.wanted, record)?;
+        key::take_columns(shape, index, key, &mut self.variable, record)
+    }
+
+    /// The row of an entry to the record. False: it is gone.
+    fn fetch_row(
+        &mut self,
+        session: &mut Session,
+        clustered: &[u8],
+        record: &mut [u8],
+    ) -> Result<bool> {
         let mut row = std::mem::take(&mut self.payload);
         let found = session.trx.get(&self.table, 0, clustered, self.mode, &mut row);
         self.fresh_locks.row = self.took_lock(session);
@@ -706,10 +753,16 @@ impl Handler {
         found
     }
 
+    fn clear_nulls(&self, record: &mut [u8]) {
+        if self.keyread != Keyread::KeepOthers {
+            self.shape.put_null_bytes(record);
+        }
+    }
+
     /// The row of `row_key` to the record. BLOB columns point into `payload`.
     fn put_row(&mut self, payload: &[u8], record: &mut [u8]) -> Result<()> {
+        self.clear_nulls(record);
         let shape = &self.shape;
-        record[..shape.null_bytes.len()].copy_from_slice(&shape.null_bytes);
         row::unpack(shape, 0, payload, &self.wanted, record)?;
         key::take_columns(shape, 0, &self.row_key, &mut self.variable, record)
     }

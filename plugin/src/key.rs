@@ -280,24 +280,26 @@ pub fn take_columns(
         let bytes = &key[at..at + n];
         at += n;
         if part.is_invertible(&shape.columns) {
-            take_column(&shape.columns[part.column], part, null, bytes, variable, record);
+            take_column(shape, part, null, bytes, variable, record);
         }
     }
     Ok(())
 }
 
 fn take_column(
-    column: &Column,
+    shape: &Shape,
     part: &Part,
     null: bool,
     bytes: &[u8],
     variable: &mut Vec<u8>,
     record: &mut [u8],
 ) {
+    let column = &shape.columns[part.column];
     let mask = if part.reverse { 0xff } else { 0 };
     if let Some((at, bit)) = column.null {
         if null {
             record[at] |= bit;
+            shape.put_null(column, record);
             return;
         }
         record[at] &= !bit;

@@ -30,12 +30,7 @@ impl<'a> Record<'a> {
 
     /// Are the bytes in the record the same? A BLOB's value is not looked at.
     pub fn has_same_bytes(&self, other: &Record<'_>, column: &Column) -> bool {
-        let room = match column.kind {
-            Kind::Varchar => column.length_bytes + column.length,
-            Kind::Blob => column.length_bytes + 8,
-            _ => column.length,
-        };
-        let place = column.offset..column.offset + room;
+        let place = column.place();
         self.is_null(column) == other.is_null(column)
             && self.bytes[place.clone()] == other.bytes[place]
     }

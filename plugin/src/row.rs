@@ -43,7 +43,8 @@ pub fn pack(shape: &Shape, index: usize, record: Record<'_>, out: &mut Vec<u8>) 
     }
 }
 
-/// Puts the stored columns back, of `wanted` (by column, empty: all) only; NULLs are always told.
+/// Puts the stored columns back, of `wanted` (by column, empty: all) only; NULLs are always told,
+/// and wanted ones have their default's bytes.
 /// BLOB columns point into `packed` afterwards.
 pub fn unpack(
     shape: &Shape,
@@ -74,6 +75,9 @@ pub fn unpack(
     let is_wanted = |&c: &usize| wanted.get(c).is_none_or(|&w| w);
     for (at, column) in stored.iter().zip(columns()).filter(|(_, c)| !is_variable(c)) {
         if is_null(column, record) {
+            if is_wanted(at) {
+                shape.put_null(column, record);
+            }
             continue;
         }
         let value = rest.take(column.length)?;
@@ -83,6 +87,9 @@ pub fn unpack(
     }
     for (at, column) in stored.iter().zip(columns()).filter(|(_, c)| is_variable(c)) {
         if is_null(column, record) {
+            if is_wanted(at) {
+                shape.put_null(column, record);
+            }
             continue;
         }
         let value = rest.bytes()?;

@@ -86,6 +86,16 @@ impl Column {
         matches!(self.kind, Kind::Char | Kind::Varchar | Kind::Blob)
     }
 
+    /// Its bytes in the record.
+    pub fn place(&self) -> std::ops::Range<usize> {
+        let room = match self.kind {
+            Kind::Varchar => self.length_bytes + self.length,
+            Kind::Blob => self.length_bytes + 8,
+            _ => self.length,
+        };
+        self.offset..self.offset + room
+    }
+
     /// CHAR without its padding: that is how it is stored and compared.
     pub fn trim<'a>(&self, mut value: &'a [u8]) -> &'a [u8] {
         while value.len() >= self.space.len() && value.ends_with(&self.space) {
@@ -118,7 +128,8 @@ impl Part {
         whole && self.prefix.is_none()
     }
 
-    fn is_whole(&self, columns: &[Column]) -> bool {
+    /// Does a secondary entry have the whole value?
+    pub fn is_whole(&self, columns: &[Column]) -> bool {
         self.prefix.is_none() && columns[self.column].kind != Kind::Blob
     }
 }
@@ -139,9 +150,9 @@ pub struct Shape {
     pub columns: Vec<Column>,
     pub indexes: Vec<Index>,
     pub hidden_key: bool,
-    /// The null bytes of an empty record.
-    pub null_bytes: Vec<u8>,
-    pub record_bytes: usize,
+    /// A record with every default: its null bytes begin it, and a column that is NULL has its bytes.
+    pub defaults: Vec<u8>,
+    pub null_bytes: usize,
 }
 
 impl Shape {
@@ -151,20 +162,23 @@ impl Shape {
         columns: Vec<Column>,
         mut indexes: Vec<Index>,
         hidden_key: bool,
-        null_bytes: Vec<u8>,
-        record_bytes: usize,
+        defaults: Vec<u8>,
+        null_bytes: usize,
     ) -> Result<Shape> {
         if hidden_key {
             indexes.insert(0, Index { unique: true, ..Index::default() });
         }
         for column in &columns {
-            check_column(column, null_bytes.len(), record_bytes)?;
+            check_column(column, null_bytes, defaults.len())?;
+        }
+        if null_bytes > defaults.len() {
+            return Err(Error::Refused("the null bytes do not fit the record".into()));
         }
         let parts_known = indexes.iter().all(|i| i.parts.iter().all(|p| p.column < columns.len()));
         if indexes.is_empty() || !parts_known {
             return Err(Error::Refused("key parts name columns that do not exist".into()));
         }
-        let mut shape = Shape { columns, indexes, hidden_key, null_bytes, record_bytes };
+        let mut shape = Shape { columns, indexes, hidden_key, defaults, null_bytes };
         for i in 0..shape.indexes.len() {
             shape.indexes[i].stored = shape.stored_columns(i);
         }
@@ -193,6 +207,21 @@ impl Shape {
         out.sort_unstable();
         out.dedup();
         out
+    }
+
+    pub fn record_bytes(&self) -> usize {
+        self.defaults.len()
+    }
+
+    /// The null bytes of an empty record.
+    pub fn put_null_bytes(&self, record: &mut [u8]) {
+        record[..self.null_bytes].copy_from_slice(&self.defaults[..self.null_bytes]);
+    }
+
+    /// The server compares records byte by byte, so a column that is NULL has its default's bytes.
+    pub fn put_null(&self, column: &Column, record: &mut [u8]) {
+        let place = column.place();
+        record[place.clone()].copy_from_slice(&self.defaults[place]);
     }
 
     /// The engine's number of the server's key.
@@ -264,11 +293,6 @@ impl Shape {
 }
 
 fn check_column(column: &Column, null_bytes: usize, record_bytes: usize) -> Result<()> {
-    let room = match column.kind {
-        Kind::Varchar => column.length_bytes + column.length,
-        Kind::Blob => column.length_bytes + 8,
-        _ => column.length,
-    };
     let widths = match column.kind {
         Kind::Unsigned | Kind::Signed => (1..=8).contains(&column.length),
         Kind::Float => column.length == 4,
@@ -282,7 +306,7 @@ fn check_column(column: &Column, null_bytes: usize, record_bytes: usize) -> Resu
     let weights = (!weighed || !column.levels.is_empty())
         && column.levels.iter().all(|l| !l.is_padded || (1..=8).contains(&l.space_weight.len()));
     let null_inside = column.null.is_none_or(|(at, bit)| at < null_bytes && bit != 0);
-    if column.offset + room > record_bytes || !widths || !weights || !null_inside {
+    if column.place().end > record_bytes || !widths || !weights || !null_inside {
         return Err(Error::Refused(format!("a column does not fit its record: {column:?}")));
     }
     Ok(())

@@ -99,9 +99,12 @@ public:
   uint max_supported_key_length() const override { return 3072; }
   uint max_supported_key_part_length() const override { return 3072; }
   uint max_supported_record_length() const override { return HA_MAX_REC_LENGTH; }
+  /* The query cache knows neither snapshots nor commits of an engine: it would give old rows. */
+  uint8 table_cache_type() override { return HA_CACHE_TBL_NOCACHE; }
   uint lock_count() const override { return 0; }
   const key_map *keys_to_use_for_scanning() override { return &key_map_full; }
 
+  handler *clone(const char *name, MEM_ROOT *root) override;
   int open(const char *name, int mode, uint test_if_locked) override;
   int close() override;
   int create(const char *name, TABLE *form, HA_CREATE_INFO *info) override;
@@ -141,6 +144,7 @@ public:
   int index_next_same(uchar *record, const uchar *key, uint key_bytes) override;
   int read_range_first(const key_range *start, const key_range *end, bool eq_range,
                        bool sorted) override;
+  int multi_range_read_next(range_id_t *range) override;
   int rnd_init(bool scan) override;
   int rnd_end() override;
   int rnd_next(uchar *record) override;
@@ -169,6 +173,8 @@ private:
   uint32_t m_stored_lock= SLUICE_LOCK_NONE;
   uint32_t m_lock= SLUICE_LOCK_NONE;
   bool m_skip_locked= false;
+  /* Between external_lock and its F_UNLCK. */
+  bool m_server_locked= false;
   bool m_replace= false;
   bool m_scan_started= false;
 };

@@ -24,11 +24,9 @@ sluice_bound ha_sluice::bound_of(uint key, const uchar *image, key_part_map part
 void ha_sluice::choose_columns()
 {
   const MY_BITMAP *wanted= table->read_set;
-  if (m_lock == SLUICE_LOCK_EXCLUSIVE || bitmap_is_set_all(wanted))
-    sluice_set_columns(m_handler, nullptr, 0);
-  else
-    sluice_set_columns(m_handler, reinterpret_cast<const uint8_t *>(wanted->bitmap),
-                       (wanted->n_bits + 7) / 8);
+  const bool all= m_lock == SLUICE_LOCK_EXCLUSIVE || bitmap_is_set_all(wanted);
+  sluice_set_columns(m_handler, reinterpret_cast<const uint8_t *>(wanted->bitmap),
+                     (wanted->n_bits + 7) / 8, all);
 }
 
 void ha_sluice::column_bitmaps_signal()
@@ -128,6 +126,18 @@ int ha_sluice::read_range_first(const key_range *start, const key_range *end, bo
       return failed(error);
   }
   return handler::read_range_first(start, end, eq_range, sorted);
+}
+
+/*
+  The server's MRR in engines that use it (DS-MRR) reports an error itself, and callers of
+  QUICK_SELECT_I::reset() count on that: UPDATE would end as if nothing had happened.
+*/
+int ha_sluice::multi_range_read_next(range_id_t *range)
+{
+  int error= handler::multi_range_read_next(range);
+  if (error && error != HA_ERR_END_OF_FILE && error != HA_ERR_KEY_NOT_FOUND)
+    print_error(error, MYF(0));
+  return error;
 }
 
 int ha_sluice::rnd_init(bool)

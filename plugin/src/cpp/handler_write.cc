@@ -22,21 +22,28 @@ int ha_sluice::begin(THD *thd)
 
 int ha_sluice::external_lock(THD *thd, int type)
 {
+  m_server_locked= type != F_UNLCK;
   if (type == F_UNLCK)
     return 0;
-  m_lock= type == F_WRLCK ? uint32_t(SLUICE_LOCK_EXCLUSIVE) : m_stored_lock;
-  if (m_lock == SLUICE_LOCK_NONE && thd_tx_isolation(thd) == ISO_SERIALIZABLE &&
-      thd_test_options(thd, OPTION_NOT_AUTOCOMMIT | OPTION_BEGIN))
-    m_lock= SLUICE_LOCK_SHARED;
+  if (type == F_WRLCK)
+    m_stored_lock= SLUICE_LOCK_EXCLUSIVE;
+  else if (m_stored_lock == SLUICE_LOCK_NONE && thd_tx_isolation(thd) == ISO_SERIALIZABLE &&
+           thd_test_options(thd, OPTION_NOT_AUTOCOMMIT | OPTION_BEGIN))
+    m_stored_lock= SLUICE_LOCK_SHARED;
+  m_lock= m_stored_lock;
   return begin(thd);
 }
 
-/* Under LOCK TABLES and in prelocked statements: external_lock came long ago. */
+/*
+  Under LOCK TABLES and in prelocked statements: external_lock came long ago, and what was chosen
+  there holds, as in InnoDB. Not for a temporary table that was made since.
+*/
 int ha_sluice::start_stmt(THD *thd, thr_lock_type type)
 {
-  if (type >= TL_WRITE_ALLOW_WRITE)
+  if (!m_server_locked)
     m_lock= SLUICE_LOCK_EXCLUSIVE;
-  else if (type == TL_READ && thd_sql_command(thd) == SQLCOM_SELECT)
+  else if (type == TL_READ && thd_sql_command(thd) == SQLCOM_SELECT &&
+           thd_tx_isolation(thd) != ISO_SERIALIZABLE)
     m_lock= SLUICE_LOCK_NONE;
   else
     m_lock= m_stored_lock;
@@ -84,6 +91,8 @@ int ha_sluice::extra(ha_extra_function operation)
   {
   case HA_EXTRA_KEYREAD:
     return sluice_set_keyread(m_handler, 1);
+  case HA_EXTRA_KEYREAD_PRESERVE_FIELDS:
+    return sluice_set_keyread(m_handler, 2);
   case HA_EXTRA_NO_KEYREAD:
     return sluice_set_keyread(m_handler, 0);
   case HA_EXTRA_WRITE_CAN_REPLACE:
@@ -96,6 +105,21 @@ int ha_sluice::extra(ha_extra_function operation)
   default:
     return 0;
   }
+}
+
+/*
+  Index merge reads with a handler for each index. The server asks store_lock only for the first,
+  so the others lock as it does.
+*/
+handler *ha_sluice::clone(const char *, MEM_ROOT *root)
+{
+  handler *made= handler::clone(m_name.c_str(), root);
+  if (!made)
+    return nullptr;
+  ha_sluice *copy= static_cast<ha_sluice *>(made);
+  copy->m_stored_lock= m_lock;
+  copy->m_skip_locked= m_skip_locked;
+  return copy;
 }
 
 int ha_sluice::reset()

@@ -48,8 +48,9 @@ int sluice_report(THD *thd, int error)
     return 0;
   if (sluice_message(text, sizeof text) && thd)
     push_warning_printf(thd, Sql_condition::WARN_LEVEL_WARN, ER_GET_ERRMSG, "Sluice: %s", text);
-  if (error == HA_ERR_LOCK_DEADLOCK && thd)
-    thd->mark_transaction_to_rollback(true);
+  /* Inside a function or trigger no handler may go on: the outer statement ends as a whole. */
+  if ((error == HA_ERR_LOCK_DEADLOCK || error == HA_ERR_LOCK_WAIT_TIMEOUT) && thd)
+    thd->mark_transaction_to_rollback(error == HA_ERR_LOCK_DEADLOCK);
   return error;
 }
 

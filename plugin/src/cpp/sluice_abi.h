@@ -288,9 +288,11 @@ int32_t sluice_lock(sluice_handler *handler, uint32_t lock, uint32_t wait);
 int32_t sluice_set_replace(sluice_handler *handler, uint32_t on);
 /* The statement is over: back to plain reads of whole rows. */
 int32_t sluice_reset(sluice_handler *handler);
+/* Index entries alone are enough. 2: what they do not have stays in the record as it is. */
 int32_t sluice_set_keyread(sluice_handler *handler, uint32_t on);
-/* The columns that reads must give, a bit each; null: all. */
-int32_t sluice_set_columns(sluice_handler *handler, const uint8_t *bits, size_t bytes);
+/* The columns that the statement reads, a bit each. all: rows that are read are whole. */
+int32_t sluice_set_columns(sluice_handler *handler, const uint8_t *bits, size_t bytes,
+                           uint32_t all);
 int32_t sluice_insert(sluice_handler *handler, sluice_session *session, const uint8_t *record);
 int32_t sluice_update(sluice_handler *handler, sluice_session *session, const uint8_t *before,
                       const uint8_t *after);
