@@ -9,7 +9,7 @@ SECONDS := $(if $(filter command line,$(origin SECONDS)),$(SECONDS),60)
 ARGS ?=
 
 .DEFAULT_GOAL := build
-.PHONY: large-rows build test demo fuzz damage kill9 powercut powercut-proof check deny sim sim-planted mtr types peer-suites bench presets myrocks bench-commit test-binlog replicas restart rollback soak old-snapshot clean distclean help
+.PHONY: large-rows build test demo fuzz damage kill9 powercut powercut-proof check deny sim sim-planted diff mtr types peer-suites bench presets myrocks bench-commit test-binlog replicas restart rollback soak old-snapshot clean distclean help
 
 build: ## private MariaDB, workspace, plugin
 	@scripts/build
@@ -46,6 +46,9 @@ sim: ## the engine under a seeded scheduler, many sessions, power cuts: SEEDS=10
 
 sim-planted: ## every bug of engine/src/os/planted.rs must be found by one of 1000 seeds
 	@cargo run --release --locked -p sluice-sim --features sim -- planted --seeds $(SEEDS) $(ARGS)
+
+diff: build ## random statements on Sluice and InnoDB compared: STATEMENTS=10000 SEED=s SESSIONS=1
+	@STATEMENTS='$(STATEMENTS)' SEED='$(SEED)' SESSIONS='$(SESSIONS)' scripts/diff $(ARGS)
 
 mtr: build ## our suite under the server's test driver, or what ARGS says
 	@scripts/mtr $(ARGS)

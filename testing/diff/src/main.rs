@@ -1,0 +1,211 @@
+//! sluice-diff: the same random statements on Sluice and InnoDB in one server, everything that the
+//! client sees compared. See docs/diff.md.
+
+mod args;
+mod case;
+mod chance;
+mod compare;
+mod ddl;
+mod dml;
+mod exprs;
+mod gen;
+mod programs;
+mod queries;
+mod rules;
+mod run;
+mod schema;
+mod script;
+mod session;
+mod settings;
+mod shrink;
+mod types;
+mod verify;
+mod waits;
+mod world;
+
+use args::Options;
+use case::Case;
+use compare::Difference;
+use rules::Counts;
+use script::Step;
+use sluice_rig::rng::Rng;
+use std::collections::BTreeMap;
+use std::io;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+use world::World;
+
+fn main() -> ExitCode {
+    let options = match args::parse(std::env::args().skip(1)) {
+        Ok(options) => options,
+        Err(problem) => {
+            eprintln!(
+                "{problem}\n\n{}\n\nrules, what may differ:\n{}",
+                args::USAGE,
+                rules::reasons()
+            );
+            return ExitCode::from(2);
+        }
+    };
+    let result = if options.replay.is_empty() { run(&options) } else { replay(&options) };
+    if !options.keep {
+        // Nobody needs it, and what cannot be removed does no harm.
+        let _ = std::fs::remove_dir_all(&options.place.dir);
+    }
+    match result {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("sluice-diff: error: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+#[derive(Default)]
+struct Totals {
+    cases: u64,
+    statements: u64,
+    differences: usize,
+    counts: Counts,
+    kinds: BTreeMap<String, (u64, u64)>,
+}
+
+fn run(options: &Options) -> io::Result<bool> {
+    let mut world = World::start(&options.place)?;
+    println!("diff: seed {}, {} sessions", options.seed, options.sessions);
+    let started = Instant::now();
+    let mut totals = Totals::default();
+    let root = Rng::new(options.seed);
+    let mut number = options.only.unwrap_or(0);
+    while totals.statements < options.statements
+        && totals.differences < options.differences
+        && started.elapsed().as_secs() < options.seconds
+    {
+        let rng = root.fork(number);
+        let case = match case::single(&mut world, rng, options.length, options.style) {
+            Ok(case) => case,
+            Err(error) if !world.is_alive() => {
+                world.restart()?;
+                return Err(error);
+            }
+            Err(error) => return Err(error),
+        };
+        totals.add(&case);
+        if let Some(found) = &case.found {
+            totals.differences += 1;
+            report(options, &mut world, number, &case.steps, found)?;
+        }
+        number += 1;
+        if options.only.is_some() {
+            break;
+        }
+    }
+    totals.print(started.elapsed().as_secs_f64());
+    println!("{} passed, {} failed", totals.cases - totals.differences as u64, totals.differences);
+    Ok(totals.differences == 0)
+}
+
+impl Totals {
+    fn add(&mut self, case: &Case) {
+        self.cases += 1;
+        self.statements += case.steps.len() as u64;
+        self.counts.merge(&case.counts);
+        for (kind, (all, failed)) in &case.kinds {
+            let entry = self.kinds.entry(kind.clone()).or_default();
+            entry.0 += all;
+            entry.1 += failed;
+        }
+    }
+
+    fn print(&self, seconds: f64) {
+        let rate = self.statements as f64 / seconds;
+        println!("statements  {} in {seconds:.1} s, {rate:.0} a second", self.statements);
+        println!("cases       {}", self.cases);
+        for (kind, (all, failed)) in &self.kinds {
+            println!("  {kind:<12} {all:>8}, failed alike {failed}");
+        }
+        for (rule, count) in &self.counts.0 {
+            println!("rule {rule:<22} {count}");
+        }
+        println!("{} unexplained differences", self.differences);
+    }
+}
+
+fn report(
+    options: &Options,
+    world: &mut World,
+    number: u64,
+    steps: &[Step],
+    found: &Difference,
+) -> io::Result<()> {
+    println!("case {number}: {}", text_of(found));
+    if !world.is_alive() {
+        for line in world::tail(&world.error_log(), 30) {
+            println!("  {line}");
+        }
+        world.restart()?;
+    }
+    let mut steps = steps.to_vec();
+    let mut note = "not made smaller".to_owned();
+    if options.shrink {
+        let limit = Duration::from_secs(options.shrink_seconds);
+        let mut shrinker = shrink::Shrinker::new(world, found.clone(), limit);
+        match shrinker.shrink(&steps)? {
+            Some(smaller) => {
+                note = format!("{} of {} statements stay", smaller.len(), steps.len());
+                steps = smaller;
+            }
+            None => note = "it did not fail when it was run again".to_owned(),
+        }
+    }
+    std::fs::create_dir_all(&options.out)?;
+    let file = options.out.join(format!("seed{}-case{number}.sql", options.seed));
+    let header = [
+        text_of(found),
+        format!(
+            "sluice-diff run --seed {} --sessions {} --only {number}: {note}",
+            options.seed, options.sessions
+        ),
+        format!("To run it: target/release/sluice-diff replay {}", file.display()),
+    ];
+    let text = script::write(&header, &steps);
+    std::fs::write(&file, &text)?;
+    println!("{text}");
+    Ok(())
+}
+
+fn text_of(found: &Difference) -> String {
+    let Difference { kind, statement, sluice, innodb } = found;
+    format!("{kind:?} differ: {statement}\n  Sluice: {sluice}\n  InnoDB: {innodb}")
+}
+
+fn replay(options: &Options) -> io::Result<bool> {
+    let mut world = World::start(&options.place)?;
+    let (mut passed, mut failed) = (0, 0);
+    for file in &options.replay {
+        let text = std::fs::read_to_string(file)?;
+        let steps = script::parse(&text).map_err(io::Error::other)?;
+        let mut counts = Counts::default();
+        let found = match run::run_script(&mut world, &steps, &mut counts) {
+            Ok(found) => found,
+            Err(_) if !world.is_alive() => Some(case::crash()),
+            Err(error) => return Err(error),
+        };
+        match found {
+            None => {
+                passed += 1;
+                println!("{}: the same", file.display());
+            }
+            Some(found) => {
+                failed += 1;
+                println!("{}: {}", file.display(), text_of(&found));
+            }
+        }
+        if !world.is_alive() {
+            world.restart()?;
+        }
+    }
+    println!("{passed} passed, {failed} failed");
+    Ok(failed == 0)
+}

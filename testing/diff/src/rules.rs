@@ -1,0 +1,85 @@
+//! What may differ, and why. Every rule has an id, a reason and a matcher, and every use of a rule
+//! is counted in the report. A difference that no rule matches fails the run.
+
+use crate::compare::{Kind, Observation};
+use sluice_rig::client::DUPLICATE;
+use std::collections::BTreeMap;
+
+pub struct Rule {
+    pub id: &'static str,
+    pub reason: &'static str,
+    matches: fn(&Observation) -> bool,
+}
+
+/// The reasons, for the help text.
+pub fn reasons() -> String {
+    let all = RULES.iter().chain([&VICTIM]);
+    all.map(|r| format!("  {}: {}\n", r.id, r.reason)).collect()
+}
+
+/// Applied in this order; the first that matches counts.
+pub const RULES: [Rule; 2] = [
+    Rule {
+        id: "duplicate-of-copy",
+        reason: "of several rows that a copying ALTER TABLE or CREATE INDEX cannot take, one is \
+                 named; InnoDB loads the empty copy in bulk and meets duplicates later than other \
+                 faults, in the order of the index",
+        matches: duplicate_of_copy,
+    },
+    Rule {
+        id: "evaluation-warnings",
+        reason: "a SELECT warns each time that it evaluates an expression; how often depends on \
+                 the plan, and the plan on statistics",
+        matches: evaluation_warnings,
+    },
+];
+
+/// Rules of schedules, which compare more than two outcomes; the controller applies them.
+pub const VICTIM: Rule = Rule {
+    id: "victim",
+    reason: "each engine chooses the victim of a deadlock by its own count of changes and locks",
+    matches: |_| false,
+};
+
+#[derive(Default, Clone, Debug)]
+pub struct Counts(pub BTreeMap<&'static str, u64>);
+
+impl Counts {
+    pub fn add(&mut self, rule: &'static str) {
+        *self.0.entry(rule).or_default() += 1;
+    }
+
+    pub fn merge(&mut self, other: &Counts) {
+        for (rule, count) in &other.0 {
+            *self.0.entry(rule).or_default() += count;
+        }
+    }
+}
+
+pub fn explain(seen: &Observation) -> Option<&'static str> {
+    RULES.iter().find(|rule| (rule.matches)(seen)).map(|rule| rule.id)
+}
+
+fn starts_with(sql: &str, words: &[&str]) -> bool {
+    words.iter().any(|w| sql.starts_with(w))
+}
+
+fn duplicate_of_copy(seen: &Observation) -> bool {
+    let ddl = ["ALTER TABLE", "CREATE INDEX", "CREATE UNIQUE INDEX", "CREATE TABLE", "OPTIMIZE"];
+    let one = matches!(seen.kind, Kind::Error | Kind::ErrorText | Kind::Warnings);
+    let both = !seen.sluice.is_ok() && !seen.innodb.is_ok();
+    one && both && seen.sluice.error_code() == DUPLICATE && starts_with(seen.sql, &ddl)
+}
+
+/// The same warnings, a different number of times.
+fn evaluation_warnings(seen: &Observation) -> bool {
+    let set = |outcome: &crate::session::Outcome| {
+        let mut all: Vec<_> = outcome.warnings.iter().map(|w| (w.1, w.2.clone())).collect();
+        all.sort();
+        all.dedup();
+        all
+    };
+    seen.kind == Kind::Warnings
+        && starts_with(seen.sql, &["SELECT", "(SELECT", "WITH"])
+        && set(seen.sluice) == set(seen.innodb)
+}

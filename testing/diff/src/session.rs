@@ -1,0 +1,236 @@
+//! One connection of one engine, in a thread of its own: a statement that waits for a lock must not
+//! stop the controller.
+
+use mysql::prelude::Queryable;
+use mysql::{Conn, OptsBuilder, Value};
+use std::path::Path;
+use std::sync::mpsc::{channel, Receiver, RecvTimeoutError, Sender, TryRecvError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Side {
+    Sluice,
+    InnoDb,
+}
+
+pub const SIDES: [Side; 2] = [Side::Sluice, Side::InnoDb];
+
+impl Side {
+    pub fn engine(self) -> &'static str {
+        match self {
+            Side::Sluice => "Sluice",
+            Side::InnoDb => "InnoDB",
+        }
+    }
+
+    pub fn database(self) -> &'static str {
+        match self {
+            Side::Sluice => "d_sluice",
+            Side::InnoDb => "d_innodb",
+        }
+    }
+
+    /// Names that are global in the server (XA) need one letter for the side.
+    pub fn letter(self) -> &'static str {
+        match self {
+            Side::Sluice => "s",
+            Side::InnoDb => "i",
+        }
+    }
+}
+
+/// Stands in a statement where a name must differ between the sides.
+pub const SIDE_MARK: &str = "@side@";
+
+pub type Row = Vec<Option<Vec<u8>>>;
+
+#[derive(Clone, Default, Debug, PartialEq)]
+pub struct ResultSet {
+    pub columns: usize,
+    pub rows: Vec<Row>,
+}
+
+#[derive(Clone, Default, Debug)]
+pub struct Outcome {
+    pub sets: Vec<ResultSet>,
+    pub affected_rows: u64,
+    pub insert_id: u64,
+    pub error: Option<(u16, String)>,
+    /// Level, code and text, as SHOW WARNINGS gives them.
+    pub warnings: Vec<(String, u16, String)>,
+    /// The connection is gone, for this reason.
+    pub lost: Option<String>,
+}
+
+impl Outcome {
+    pub fn is_ok(&self) -> bool {
+        self.error.is_none() && self.lost.is_none()
+    }
+
+    pub fn error_code(&self) -> u16 {
+        self.error.as_ref().map_or(0, |e| e.0)
+    }
+
+    fn fail(&mut self, error: mysql::Error) {
+        match error {
+            mysql::Error::MySqlError(e) => self.error = Some((e.code, e.message)),
+            other => self.lost = Some(other.to_string()),
+        }
+    }
+}
+
+/// Longer than any wait that is not a hang.
+const ANSWER_LIMIT: Duration = Duration::from_secs(90);
+
+pub struct Direct {
+    conn: Conn,
+    side: Side,
+}
+
+impl Direct {
+    pub fn connect(socket: &Path, side: Side, database: &str) -> mysql::Result<Direct> {
+        let opts = OptsBuilder::new()
+            .socket(Some(socket.to_string_lossy()))
+            .user(Some("root"))
+            .db_name(Some(database).filter(|d| !d.is_empty()))
+            .read_timeout(Some(ANSWER_LIMIT))
+            .write_timeout(Some(ANSWER_LIMIT))
+            .stmt_cache_size(0usize);
+        Ok(Direct { conn: Conn::new(opts)?, side })
+    }
+
+    pub fn id(&self) -> u32 {
+        self.conn.connection_id()
+    }
+
+    /// Runs one statement and reads everything that it gives, its warnings too.
+    pub fn run(&mut self, sql: &str) -> Outcome {
+        let text = sql.replace(SIDE_MARK, self.side.letter());
+        let mut outcome = Outcome::default();
+        let warned = self.query(&text, &mut outcome);
+        if outcome.lost.is_none() && (warned || outcome.error.is_some()) && !is_show(sql) {
+            let mut shown = Outcome::default();
+            self.query("SHOW WARNINGS", &mut shown);
+            outcome.warnings = shown.sets.first().map(warnings_of).unwrap_or_default();
+        }
+        outcome
+    }
+
+    /// True if the statement has left warnings.
+    fn query(&mut self, text: &str, outcome: &mut Outcome) -> bool {
+        if let Err(error) = self.query_sets(text, outcome) {
+            outcome.fail(error);
+            return false;
+        }
+        self.conn.warnings() > 0
+    }
+
+    fn query_sets(&mut self, text: &str, outcome: &mut Outcome) -> mysql::Result<()> {
+        let mut result = self.conn.query_iter(text)?;
+        while let Some(set) = result.iter() {
+            let columns = set.columns().as_ref().len();
+            let mut rows = Vec::new();
+            for row in set {
+                rows.push(row?.unwrap().into_iter().map(bytes_of).collect());
+            }
+            if columns > 0 {
+                outcome.sets.push(ResultSet { columns, rows });
+            }
+        }
+        drop(result);
+        outcome.affected_rows = self.conn.affected_rows();
+        outcome.insert_id = self.conn.last_insert_id();
+        Ok(())
+    }
+}
+
+fn is_show(sql: &str) -> bool {
+    sql.starts_with("SHOW ")
+}
+
+fn bytes_of(value: Value) -> Option<Vec<u8>> {
+    match value {
+        Value::NULL => None,
+        Value::Bytes(bytes) => Some(bytes),
+        other => Some(other.as_sql(true).into_bytes()),
+    }
+}
+
+fn warnings_of(set: &ResultSet) -> Vec<(String, u16, String)> {
+    let text = |row: &Row, at: usize| {
+        let bytes = row.get(at).cloned().flatten().unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    };
+    let warning = |row| (text(row, 0), text(row, 1).parse().unwrap_or(0), text(row, 2));
+    set.rows.iter().map(warning).collect()
+}
+
+/// A `Direct` behind a thread.
+pub struct Session {
+    requests: Option<Sender<String>>,
+    replies: Receiver<Outcome>,
+    thread: Option<JoinHandle<()>>,
+    pub id: u32,
+}
+
+impl Session {
+    pub fn start(mut direct: Direct) -> Session {
+        let (requests, inbox) = channel::<String>();
+        let (outbox, replies) = channel();
+        let id = direct.id();
+        let body = move || {
+            while let Ok(sql) = inbox.recv() {
+                if outbox.send(direct.run(&sql)).is_err() {
+                    break;
+                }
+            }
+        };
+        Session { requests: Some(requests), replies, thread: Some(thread::spawn(body)), id }
+    }
+
+    pub fn send(&self, sql: &str) {
+        if let Some(requests) = &self.requests {
+            // A thread that is gone is noticed by the missing reply.
+            let _ = requests.send(sql.to_owned());
+        }
+    }
+
+    pub fn wait(&self) -> Outcome {
+        self.replies.recv().unwrap_or_else(|_| gone())
+    }
+
+    /// The reply, if there is one within `limit`.
+    pub fn poll(&self, limit: Duration) -> Option<Outcome> {
+        if limit.is_zero() {
+            return match self.replies.try_recv() {
+                Ok(outcome) => Some(outcome),
+                Err(TryRecvError::Empty) => None,
+                Err(TryRecvError::Disconnected) => Some(gone()),
+            };
+        }
+        match self.replies.recv_timeout(limit) {
+            Ok(outcome) => Some(outcome),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => Some(gone()),
+        }
+    }
+
+    pub fn run(&self, sql: &str) -> Outcome {
+        self.send(sql);
+        self.wait()
+    }
+}
+
+fn gone() -> Outcome {
+    Outcome { lost: Some("the session's thread is gone".into()), ..Outcome::default() }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.requests = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
