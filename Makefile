@@ -9,7 +9,7 @@ SECONDS := $(if $(filter command line,$(origin SECONDS)),$(SECONDS),60)
 ARGS ?=
 
 .DEFAULT_GOAL := build
-.PHONY: large-rows build test demo fuzz damage kill9 powercut powercut-proof check deny sim sim-planted diff mtr types peer-suites bench presets myrocks bench-commit test-binlog replicas restart rollback soak old-snapshot clean distclean help
+.PHONY: isolation large-rows build test demo fuzz damage kill9 powercut powercut-proof check deny sim sim-planted diff mtr types peer-suites bench presets myrocks bench-commit test-binlog replicas restart rollback soak old-snapshot clean distclean help
 
 build: ## private MariaDB, workspace, plugin
 	@scripts/build
@@ -52,6 +52,9 @@ diff: build ## random statements on Sluice and InnoDB compared: STATEMENTS=10000
 
 mtr: build ## our suite under the server's test driver, or what ARGS says
 	@scripts/mtr $(ARGS)
+
+isolation: build ## isolation and locks beside InnoDB at four levels, then random histories
+	@scripts/isolation $(ARGS)
 
 types: build ## every type and collation compared with InnoDB; ARGS=--quick for a share
 	@scripts/types $(ARGS)

@@ -27,6 +27,15 @@ impl fmt::Display for Fault {
 pub type Reply<T> = Result<T, Fault>;
 
 pub const DUPLICATE: u16 = 1062;
+/// Of a statement only; the connection goes on.
+const INTERRUPTED: u16 = 1317;
+
+/// What any statement gives: rows as text, or how many rows it matched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    Rows(Vec<Vec<Option<String>>>),
+    Done(u64),
+}
 
 /// Longer than any wait that is not a hang.
 const ANSWER_LIMIT: Duration = Duration::from_secs(60);
@@ -71,6 +80,31 @@ impl Client {
         Ok(self.conn.query(sql)?)
     }
 
+    /// For statements of any kind. One that was killed has failed with error 1317: here the server
+    /// is expected to go on.
+    pub fn answer(&mut self, sql: &str) -> Reply<Answer> {
+        let result = self.conn.query_iter(sql);
+        let mut result = match result {
+            Err(mysql::Error::MySqlError(e)) if e.code == INTERRUPTED => {
+                return Err(Fault::Sql(e.code, e.message));
+            }
+            other => other?,
+        };
+        if result.columns().as_ref().is_empty() {
+            return Ok(Answer::Done(result.affected_rows()));
+        }
+        let mut rows = Vec::new();
+        for row in result.by_ref() {
+            rows.push(row?.unwrap().into_iter().map(as_text).collect());
+        }
+        Ok(Answer::Rows(rows))
+    }
+
+    /// The server's number of this connection.
+    pub fn id(&self) -> u32 {
+        self.conn.connection_id()
+    }
+
     /// Rows matched by the last statement (not only those that changed).
     pub fn matched(&self) -> u64 {
         self.conn.affected_rows()
@@ -78,5 +112,13 @@ impl Client {
 
     pub fn last_insert_id(&self) -> i64 {
         self.conn.last_insert_id() as i64
+    }
+}
+
+fn as_text(value: mysql::Value) -> Option<String> {
+    match value {
+        mysql::Value::NULL => None,
+        mysql::Value::Bytes(bytes) => Some(String::from_utf8_lossy(&bytes).into_owned()),
+        other => Some(other.as_sql(true)),
     }
 }
