@@ -35,7 +35,7 @@ powercut: build ## cut the power under load, ROUNDS=50 times: what was not synce
 powercut-proof: build ## leave out one kind of sync at a time; powercut must notice each
 	@scripts/powercut-proof $(ARGS)
 
-check: ## format, clippy without warnings, licences, rules of the house
+check: ## format, clippy and documentation without warnings, licences, shellcheck, rules of the house
 	@scripts/check
 
 deny: ## licences, advisories and sources of all dependencies

@@ -244,7 +244,9 @@ mod tests {
     #[test]
     fn nobody_sleeps_for_a_row_lock_with_a_latch_held() {
         let (token, given) = (Mutex::ranked(Rank::RowLockToken, ()), condition(Rank::RowLockWait));
-        let wait = || drop(given.wait_for(&mut token.lock(), Duration::from_millis(1)));
+        let wait = || {
+            given.wait_for(&mut token.lock(), Duration::from_millis(1));
+        };
         assert!(refusal(wait).is_none());
         let latch = RwLock::ranked(Rank::PageLatch, ());
         let guard = latch.read();

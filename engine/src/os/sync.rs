@@ -1,6 +1,6 @@
 //! Locks, condition variables and threads of the whole engine. Every room takes them from here,
 //! so that with the feature `sim` a simulated scheduler stands in for the machine's
-//! ([`super::sched`]). Without the feature the locks are parking_lot's own, at no cost.
+//! (`os/sched`). Without the feature the locks are parking_lot's own, at no cost.
 
 #[cfg(any(feature = "sim", debug_assertions))]
 pub use super::ranked::{
