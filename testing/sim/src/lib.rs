@@ -3,15 +3,17 @@
 //! and a model that says what must be there. docs/simulation.md tells the whole story.
 //!
 //! [`world`] is one seed from beginning to end, [`session`] and [`operator`] are those who use the
-//! engine in it, [`model`] is what they know, [`row`] what tables hold.
+//! engine in it, [`model`] is what they know, [`row`] what tables hold, [`profile`] how seeds differ.
 #![cfg(feature = "sim")]
 
 mod check;
 mod model;
 mod operator;
+mod profile;
 mod row;
 mod session;
 mod world;
 
+pub use profile::Profile;
 pub use sluice_engine::os::planted::Bug;
 pub use world::{find_planted, run, Options, Report};

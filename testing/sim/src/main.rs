@@ -1,6 +1,6 @@
 //! `sluice-sim`: runs seeds, on as many cores as asked for, and says how to repeat what failed.
 
-use sluice_sim::{find_planted, run, Bug, Options, Report};
+use sluice_sim::{find_planted, run, Bug, Options, Profile, Report};
 use std::collections::VecDeque;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 const USAGE: &str =
     "usage: sluice-sim run --seeds N [--first S] [--jobs N] [--seconds N] [--trace] [--bug NAME]
+           [--profile NAME] [--hashes]
        sluice-sim planted --seeds N [--jobs N] [--bug NAME]: every bug of os/planted.rs, or
                                    this one, must be found by one of the first N seeds
   --seeds N    run seeds S to S+N-1
@@ -16,6 +17,7 @@ const USAGE: &str =
   --jobs N     so many seeds at a time (default: one per core)
   --seconds N  start no seed after this time
   --bug NAME   with run: plant this bug in every seed, to see how many find it
+  --profile NAME  every seed is of this kind: Any, Worn, ... (testing/sim/src/profile.rs)
   --hashes     print the trace hash of every seed
   --trace      print every event (and run one seed at a time)";
 const PROGRESS_EVERY: Duration = Duration::from_secs(10);
@@ -32,12 +34,21 @@ struct Args {
     trace: bool,
     planted: bool,
     bug: Option<Bug>,
+    profile: Option<Profile>,
 }
 
 fn bug_named(name: &str) -> Option<Bug> {
     let found = Bug::ALL.into_iter().find(|bug| name == format!("{bug:?}"));
     if found.is_none() {
         eprintln!("no bug is called {name}");
+    }
+    found
+}
+
+fn profile_named(name: &str) -> Option<Profile> {
+    let found = Profile::ALL.into_iter().find(|profile| name == format!("{profile:?}"));
+    if found.is_none() {
+        eprintln!("no profile is called {name}");
     }
     found
 }
@@ -55,6 +66,7 @@ fn parse(words: impl Iterator<Item = String>) -> Option<Args> {
             "--first" => args.first = words.pop_front()?.parse().ok()?,
             "--jobs" => args.jobs = words.pop_front()?.parse().ok()?,
             "--bug" => args.bug = Some(bug_named(&words.pop_front()?)?),
+            "--profile" => args.profile = Some(profile_named(&words.pop_front()?)?),
             "--seconds" => args.seconds = Some(words.pop_front()?.parse().ok()?),
             _ => return None,
         }
@@ -124,7 +136,7 @@ fn main() -> ExitCode {
     if args.planted {
         return planted(&args);
     }
-    let options = Options { trace: args.trace, planted: args.bug };
+    let options = Options { trace: args.trace, planted: args.bug, profile: args.profile };
     let progress = Progress {
         next: AtomicU64::new(0),
         passed: AtomicU64::new(0),

@@ -115,6 +115,8 @@ pub struct Model {
     /// Transactions that use a table (metadata locks).
     users: BTreeMap<TableKey, usize>,
     exclusive: Option<TableKey>,
+    /// DDL waits for this table: nobody else begins to use it.
+    awaited: Option<TableKey>,
     /// DDL statements that came to their end.
     pub ddl_count: u64,
     born: BTreeMap<TableKey, u64>,
@@ -220,7 +222,7 @@ impl Model {
     /// [`Model::leave`].
     pub fn enter(&mut self, name: &str) -> Option<TableKey> {
         let key = *self.names.get(name)?;
-        if self.exclusive == Some(key) {
+        if [self.exclusive, self.awaited].contains(&Some(key)) {
             return None;
         }
         *self.users.entry(key).or_default() += 1;
@@ -229,6 +231,11 @@ impl Model {
 
     pub fn leave(&mut self, table: TableKey) {
         *self.users.get_mut(&table).expect("a user") -= 1;
+    }
+
+    /// From now on nobody begins to use the table, until DDL has come or gone.
+    pub fn await_table(&mut self, name: Option<&str>) {
+        self.awaited = name.and_then(|name| self.names.get(name).copied());
     }
 
     /// Starts a DDL statement. None: somebody uses the table.
@@ -375,7 +382,7 @@ impl Model {
         self.base.rows.retain(|key, _| kept.contains(key));
         self.events.clear();
         self.ddl = None;
-        (self.durable_lsn, self.exclusive) = (0, None);
+        (self.durable_lsn, self.exclusive, self.awaited) = (0, None, None);
         self.committing.clear();
         self.users.clear();
         self.born.clear();

@@ -2,15 +2,19 @@
 //! for while others work.
 
 use crate::model::Ddl;
+use crate::profile::SESSIONS_MAX;
 use crate::row::spec;
 use crate::session::{PowerOff, Step};
-use crate::world::{Life, SESSIONS_MAX, TABLES};
+use crate::world::{Life, TABLES};
 use sluice_engine::base::{Error, Result};
 use sluice_engine::db::Engine;
 use sluice_engine::os::sim::SimRng;
 use sluice_engine::os::sync::sleep;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// So many times a table's end is tried while others use it.
+const TRIES_MAX: u64 = 50;
 
 /// Creates, drops, renames, truncates.
 pub fn change_tables(life: &Arc<Life>, seed: u64) {
@@ -21,6 +25,12 @@ pub fn change_tables(life: &Arc<Life>, seed: u64) {
 }
 
 fn one_ddl(life: &Life, rng: &mut SimRng) -> Step {
+    if !rng.chance(life.habits.ddl_percent) {
+        return Ok(());
+    }
+    if rng.chance(life.habits.drop_percent) {
+        return drop_between_checkpoints(life, rng);
+    }
     let name = format!("db/t{}", rng.below(TABLES));
     let names = life.model().names.clone();
     let spare = (0..TABLES).map(|n| format!("db/t{n}")).find(|n| !names.contains_key(n));
@@ -39,10 +49,45 @@ fn one_ddl(life: &Life, rng: &mut SimRng) -> Step {
     };
     let Some(ddl) = life.model().begin_ddl(&name, make) else { return Ok(()) };
     run_ddl(life, &ddl)?;
-    if rng.chance(life.sudden_percent) {
+    if rng.chance(life.habits.sudden_percent) {
         // The map without the pages of a dropped table, and a log that still tells of them.
         sleep(Duration::from_micros(rng.below(20_000)));
         flushing(life, Engine::checkpoint_map_now)?;
+        life.cut_power_after(rng.below(4));
+    }
+    Ok(())
+}
+
+/// Pages that are in the store before the redo point, and changes of them behind it; then the table
+/// goes, the map forgets the pages, and the redo point stays.
+fn drop_between_checkpoints(life: &Life, rng: &mut SimRng) -> Step {
+    flushing(life, Engine::checkpoint_now)?;
+    sleep(Duration::from_micros(rng.below(40_000)));
+    let names: Vec<String> = life.model().names.keys().cloned().collect();
+    if names.is_empty() {
+        return Ok(());
+    }
+    let name = names[rng.below(names.len() as u64) as usize].clone();
+    let truncates = rng.chance(50);
+    let make = |key| match truncates {
+        true => Ddl::Truncate { name: name.clone(), key },
+        false => Ddl::Drop { name: name.clone() },
+    };
+    life.model().await_table(Some(&name));
+    let mut begun = None;
+    for _ in 0..TRIES_MAX {
+        begun = life.model().begin_ddl(&name, make);
+        if begun.is_some() || !life.goes_on() {
+            break;
+        }
+        sleep(Duration::from_micros(rng.below(2_000)));
+    }
+    life.model().await_table(None);
+    let Some(ddl) = begun else { return Ok(()) };
+    run_ddl(life, &ddl)?;
+    sleep(Duration::from_micros(rng.below(20_000)));
+    flushing(life, Engine::checkpoint_map_now)?;
+    if rng.chance(80) {
         life.cut_power_after(rng.below(4));
     }
     Ok(())
@@ -82,7 +127,12 @@ pub fn look_after(engine: &Engine, rng: &mut SimRng) -> Result<()> {
 }
 
 fn one_order(life: &Life, rng: &mut SimRng) -> Step {
+    if rng.chance(life.habits.drop_percent) {
+        // No checkpoint but those around a table's end.
+        return Ok(());
+    }
     match rng.below(10) {
+        _ if life.habits.never_flushes => flushing(life, Engine::checkpoint_map_now)?,
         0..=2 => flushing(life, Engine::checkpoint_now)?,
         3..=4 => flushing(life, Engine::checkpoint_map_now)?,
         5..=6 => {
@@ -96,7 +146,7 @@ fn one_order(life: &Life, rng: &mut SimRng) -> Step {
         }
     }
     // What a checkpoint leaves behind shows when nothing comes after it.
-    if rng.chance(life.sudden_percent) {
+    if rng.chance(life.habits.sudden_percent) {
         life.cut_power_after(rng.below(4));
     }
     Ok(())

@@ -32,11 +32,11 @@ pub fn name_of(index: usize, key: &[u8], payload: &[u8]) -> Result<Vec<u8>> {
 }
 
 impl Row {
-    pub fn random(rng: &mut SimRng, id: u32, ids: u64) -> Row {
+    pub fn random(rng: &mut SimRng, id: u32, ids: u64, filler_bytes: u64) -> Row {
         let filler = match rng.below(40) {
             0 => 5_000 + rng.below(20_000) as usize,
             1..=3 => rng.below(3_000) as usize,
-            _ => rng.below(150) as usize,
+            _ => rng.below(filler_bytes) as usize,
         };
         Row {
             id,

@@ -55,7 +55,7 @@ impl Session {
     pub fn new(life: Arc<Life>, number: u64, seed: u64) -> Session {
         let trx = life.engine.begin(number);
         let mut rng = SimRng::new(seed);
-        let is_patient = rng.chance(life.patient_percent);
+        let is_patient = rng.chance(life.habits.patient_percent);
         let mut session = Session {
             life,
             number,
@@ -113,6 +113,9 @@ impl Session {
         }
         self.trx.clear_interrupt();
         self.trx.statement_start();
+        if self.is_patient && self.life.habits.patient_read_only {
+            return if self.rng.chance(4) { self.end() } else { self.read_snapshot() };
+        }
         match self.rng.below(100) {
             0..=54 => self.statement(),
             55..=62 => self.read_snapshot(),
@@ -223,7 +226,7 @@ impl Session {
     /// One row operation: locks the row as a statement does, and changes it. False: it failed.
     fn row(&mut self) -> std::result::Result<bool, PowerOff> {
         let Some((key, table)) = self.some_table() else { return Ok(true) };
-        let id = self.rng.below(self.life.ids) as u32;
+        let id = self.rng.below(self.life.habits.ids) as u32;
         let mode = ReadMode::Lock { exclusive: true, wait: WaitPolicy::Wait };
         let mut payload = Vec::new();
         let found = self.trx.get(&table, 0, &id.to_be_bytes(), mode, &mut payload);
@@ -233,7 +236,8 @@ impl Session {
         if found || self.locks_gaps() {
             assert_eq!(old.as_ref(), newest.get(&id), "a locked read of {} {id}", table.name());
         }
-        let new = Row::random(&mut self.rng, id, self.life.ids);
+        let new =
+            Row::random(&mut self.rng, id, self.life.habits.ids, self.life.habits.filler_bytes);
         let delete = found && self.rng.chance(35);
         let outcome = match &old {
             None => new.with(|w| self.trx.insert(&table, w)),
@@ -290,7 +294,7 @@ impl Session {
     }
 
     fn read_one(&mut self, table: &Arc<Table>, known: &Rows) -> Result<()> {
-        let id = self.rng.below(self.life.ids) as u32;
+        let id = self.rng.below(self.life.habits.ids) as u32;
         let mut payload = Vec::new();
         let key = id.to_be_bytes();
         let found = self.trx.get(table, 0, &key, ReadMode::Snapshot, &mut payload)?;
@@ -302,7 +306,7 @@ impl Session {
     /// A locking scan of a range of rows.
     fn read_locking(&mut self) -> Step {
         let Some((key, table)) = self.some_table() else { return Ok(()) };
-        let (a, b) = (self.rng.below(self.life.ids) as u32, self.rng.below(20) as u32);
+        let (a, b) = (self.rng.below(self.life.habits.ids) as u32, self.rng.below(20) as u32);
         let (low, high) = (a, a + b);
         let wait = match self.rng.below(5) {
             0 => WaitPolicy::NoWait,

@@ -5,6 +5,7 @@
 use crate::check;
 use crate::model::{Ddl, Model};
 use crate::operator;
+use crate::profile::{Habits, Limits, Profile};
 use crate::session::{Session, Step};
 use sluice_engine::base::Result;
 use sluice_engine::db::{Compression, Config, Engine, FlushAtCommit, Geometry, Host, Level};
@@ -18,9 +19,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 pub const TABLES: u64 = 3;
-pub const SESSIONS_MAX: u64 = 6;
-/// So many of a hundred seeds write the same few rows for long, see [`Limits::wear_out`].
-const WORN_PERCENT: u64 = 10;
 const SESSION_OF_CHECKS: u64 = 99;
 /// Simulated time after which background work that nobody disturbs must be done.
 const QUIET_MAX: Duration = Duration::from_secs(3000);
@@ -30,6 +28,8 @@ pub struct Options {
     /// Print every event.
     pub trace: bool,
     pub planted: Option<Bug>,
+    /// Instead of the seed's own.
+    pub profile: Option<Profile>,
 }
 
 /// How a seed ended.
@@ -46,10 +46,8 @@ pub struct Report {
 pub fn run(seed: u64, options: Options) -> Report {
     let mut pace = Pace { trace: options.trace, planted: options.planted, ..Pace::of_seed(seed) };
     let mut rng = SimRng::new(seed);
-    let mut limits = Limits::random(&mut rng);
-    if SimRng::new(seed ^ 0x30_12).chance(WORN_PERCENT) {
-        limits.wear_out(&mut pace);
-    }
+    let profile = options.profile.unwrap_or_else(|| Profile::of_seed(seed));
+    let limits = Limits::of_profile(profile, &mut rng, &mut pace);
     let outcome = sched::run(seed, pace, move || World::new(seed, rng, limits).run());
     Report { trace_hash: outcome.trace_hash, points: outcome.points, failure: outcome.failure }
 }
@@ -60,70 +58,10 @@ pub fn find_planted(bug: Bug, first: u64, seeds: u64) -> Option<(u64, String)> {
     (first..first + seeds).find_map(|seed| run(seed, options).failure.map(|why| (seed, why)))
 }
 
-/// Sizes of this seed.
-#[derive(Clone, Copy)]
-struct Limits {
-    lives: u64,
-    sessions: u64,
-    ids: u64,
-    /// So many of a hundred sessions have transactions that go on for long.
-    patient_percent: u64,
-    /// So many of a hundred checkpoints and DDL statements have the power go off right behind them.
-    sudden_percent: u64,
-    steps: u64,
-    calls_per_life: u64,
-    calls_per_recovery: u64,
-    pool_bytes: u64,
-    page_map_bytes: u64,
-    log_capacity_bytes: u64,
-    log_cache_bytes: u64,
-    segment_bytes: u64,
-    /// Pages are as large on disk as in memory: segments fill up and are reused soon.
-    is_compressed: bool,
-}
-
-impl Limits {
-    fn random(rng: &mut SimRng) -> Limits {
-        let mut one_of = |values: [u64; 4]| values[rng.below(4) as usize];
-        Limits {
-            lives: one_of([2, 3, 3, 4]),
-            sessions: one_of([2, 3, 4, SESSIONS_MAX]),
-            ids: one_of([6, 20, 60, 250]),
-            patient_percent: 20,
-            sudden_percent: one_of([0, 0, 0, 20]),
-            steps: one_of([40, 100, 250, 1000]),
-            calls_per_life: one_of([60, 200, 500, 2000]),
-            calls_per_recovery: one_of([15, 30, 60, 120]),
-            pool_bytes: one_of([1, 16, 32, 64]) << 14,
-            page_map_bytes: one_of([0, 0, 1 << 12, 1 << 24]),
-            log_capacity_bytes: one_of([192, 256, 512, 1024]) << 10,
-            log_cache_bytes: one_of([64, 64, 128, 512]) << 10,
-            segment_bytes: one_of([64, 64, 64, 128]) << 10,
-            is_compressed: one_of([0, 0, 1, 1]) == 1,
-        }
-    }
-
-    /// Few rows that are written, deleted and written again for long, in little log: what is left of
-    /// one life of a key meets the next.
-    fn wear_out(&mut self, pace: &mut Pace) {
-        pace.put_off_permille = 980;
-        self.lives = self.lives.min(2);
-        self.sessions = SESSIONS_MAX;
-        self.ids = 6;
-        self.patient_percent = 50;
-        self.sudden_percent = 0;
-        self.steps = 4000;
-        self.calls_per_life = 10_000;
-        self.log_capacity_bytes = 192 << 10;
-    }
-}
-
 /// An engine between two losses of power, and those who use it.
 pub struct Life {
     pub engine: Arc<Engine>,
-    pub ids: u64,
-    pub patient_percent: u64,
-    pub sudden_percent: u64,
+    pub habits: Habits,
     /// A commit with a flush is durable when it returns.
     pub commits_are_durable: bool,
     model: Arc<Mutex<Model>>,
@@ -225,6 +163,7 @@ impl World {
             self.recover_in_vain();
         }
         let mode = match self.rng.below(10) {
+            _ if self.limits.habits.never_flushes => FlushAtCommit::EverySecond,
             0 => FlushAtCommit::EverySecond,
             1 => FlushAtCommit::WriteOnly,
             _ => FlushAtCommit::AtCommit,
@@ -250,7 +189,7 @@ impl World {
             self.os.fail_after(calls, Fault::PowerCut);
         }
         if let Ok(engine) = self.open(FlushAtCommit::AtCommit) {
-            for _ in 0..self.rng.below(4) {
+            for _ in 0..self.rng.below(self.limits.idle_orders) {
                 let done = operator::look_after(&engine, &mut self.rng);
                 assert!(done.is_ok() || self.os.is_dark(), "{done:?}");
             }
@@ -290,9 +229,7 @@ impl World {
         let cut = self.rng.chance(85);
         let mode = engine.flush_at_commit();
         let life = Arc::new(Life {
-            ids: self.limits.ids,
-            patient_percent: self.limits.patient_percent,
-            sudden_percent: self.limits.sudden_percent,
+            habits: self.limits.habits,
             commits_are_durable: mode == FlushAtCommit::AtCommit,
             model: Arc::clone(&self.model),
             os: Arc::clone(&self.os),

@@ -17,6 +17,8 @@ pub struct Pace {
     pub switch_permille: u64,
     /// How many of a thousand points end somebody's sleep by letting time pass.
     pub jump_permille: u64,
+    /// How long the machine takes for a call that it is slow with, at most.
+    pub stall_ns_max: u64,
     /// How many of a thousand times work that may wait is put off.
     pub put_off_permille: u64,
     /// More points than this are taken for a run without end.
@@ -32,6 +34,7 @@ impl Pace {
         Pace {
             switch_permille: [3, 10, 30, 100][rng.below(4) as usize],
             jump_permille: [1, 3, 10][rng.below(3) as usize],
+            stall_ns_max: 400_000,
             put_off_permille: [0, 0, 800, 950][rng.below(4) as usize],
             points_max: 3_000_000,
             trace: false,

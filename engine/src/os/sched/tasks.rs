@@ -260,7 +260,8 @@ pub(crate) fn stall(what: &'static str) {
     let time = with(|scheduler, _| {
         let mut state = scheduler.lock();
         let slow = state.draw(300);
-        slow.then(|| Duration::from_nanos(10_000 + state.below(400_000)))
+        let most_ns = state.pace.stall_ns_max;
+        slow.then(|| Duration::from_nanos(10_000 + state.below(most_ns)))
     });
     match time.flatten() {
         Some(time) => {

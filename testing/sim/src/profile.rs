@@ -1,0 +1,180 @@
+//! What kind of life a seed leads: the sizes of its engine and the habits of those who use it.
+//!
+//! Most seeds draw everything by themselves. The others each belong to a [`Profile`], which makes
+//! likely what such a seed hardly ever meets: most defects need several things at once.
+
+use sluice_engine::os::sched::Pace;
+use sluice_engine::os::sim::SimRng;
+
+pub const SESSIONS_MAX: u64 = 6;
+/// Tells the profile's draw from the seed's other ones.
+const PROFILE_SALT: u64 = 0x30_12;
+
+/// A kind of seed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Profile {
+    /// Everything is drawn.
+    Any,
+    /// The same few rows are written, deleted and written again for long, in little log: what is
+    /// left of one life of a key meets the next.
+    Worn,
+    /// As worn, but the power goes off in the middle of it.
+    Moved,
+    /// Tables are dropped between a checkpoint of the pages and one of the map, and then the power
+    /// goes off: the log still tells of pages that are gone.
+    Dropped,
+    /// Little is flushed, much is evicted, and the power goes off behind checkpoints.
+    Unflushed,
+}
+
+impl Profile {
+    pub const ALL: [Profile; 5] =
+        [Profile::Any, Profile::Worn, Profile::Moved, Profile::Dropped, Profile::Unflushed];
+
+    pub fn of_seed(seed: u64) -> Profile {
+        match SimRng::new(seed ^ PROFILE_SALT).below(100) {
+            0..=14 => Profile::Worn,
+            15..=24 => Profile::Moved,
+            25..=32 => Profile::Dropped,
+            33..=40 => Profile::Unflushed,
+            _ => Profile::Any,
+        }
+    }
+}
+
+/// Sizes of a seed.
+#[derive(Clone, Copy)]
+pub struct Limits {
+    pub lives: u64,
+    pub sessions: u64,
+    pub steps: u64,
+    pub calls_per_life: u64,
+    pub calls_per_recovery: u64,
+    /// Orders of the operator, at most, in an engine that nobody uses before the power goes off.
+    pub idle_orders: u64,
+    pub pool_bytes: u64,
+    pub page_map_bytes: u64,
+    pub log_capacity_bytes: u64,
+    pub log_cache_bytes: u64,
+    pub segment_bytes: u64,
+    /// If not, pages are as large on disk as in memory: segments fill up and are reused soon.
+    pub is_compressed: bool,
+    pub habits: Habits,
+}
+
+/// What those who use an engine like to do.
+#[derive(Clone, Copy)]
+pub struct Habits {
+    /// Rows have primary keys below this.
+    pub ids: u64,
+    /// Most rows are no longer than this.
+    pub filler_bytes: u64,
+    /// So many of a hundred sessions have transactions that go on for long.
+    pub patient_percent: u64,
+    /// Those only read.
+    pub patient_read_only: bool,
+    /// So many of a hundred checkpoints and DDL statements have the power go off right behind them.
+    pub sudden_percent: u64,
+    /// So many of a hundred DDL statements happen.
+    pub ddl_percent: u64,
+    /// So many of a hundred DDL statements are a table's end, between two checkpoints.
+    pub drop_percent: u64,
+    /// Commits are never flushed by themselves.
+    pub never_flushes: bool,
+}
+
+impl Limits {
+    /// Those of a seed, and its pace changed to fit.
+    pub fn of_profile(profile: Profile, rng: &mut SimRng, pace: &mut Pace) -> Limits {
+        let mut limits = Limits::random(rng);
+        match profile {
+            Profile::Any => {}
+            Profile::Worn => limits.wear_out(pace),
+            Profile::Moved => {
+                limits.wear_out(pace);
+                limits.lives = 4;
+                limits.sessions = 4;
+                limits.steps = 1000;
+                limits.calls_per_life = 1_000;
+                limits.habits.ids = 20 + rng.below(100);
+                limits.habits.filler_bytes = 150;
+                limits.habits.patient_read_only = false;
+                pace.put_off_permille = 0;
+            }
+            Profile::Dropped => {
+                limits.sessions = 2 + rng.below(3);
+                limits.steps = 400;
+                limits.calls_per_life = 2_000;
+                limits.pool_bytes = (1 + rng.below(4)) << 14;
+                limits.log_capacity_bytes = 1 << 20;
+                limits.habits.ids = 20 + rng.below(100);
+                limits.habits.patient_percent = 0;
+                limits.habits.drop_percent = 80;
+            }
+            Profile::Unflushed => {
+                limits.lives = 4;
+                limits.sessions = 4 + rng.below(3);
+                limits.steps = 1000;
+                limits.calls_per_life = 2_000;
+                limits.pool_bytes = 1 << 14;
+                limits.habits.ids = 250;
+                limits.habits.filler_bytes = 4_000;
+                limits.habits.patient_percent = 0;
+                limits.habits.sudden_percent = 60;
+                limits.habits.ddl_percent = 10;
+                limits.habits.never_flushes = true;
+                pace.jump_permille = 1;
+                pace.stall_ns_max = 5_000_000;
+            }
+        }
+        limits
+    }
+
+    fn random(rng: &mut SimRng) -> Limits {
+        let mut one_of = |values: [u64; 4]| values[rng.below(4) as usize];
+        let (lives, sessions) = (one_of([2, 3, 3, 4]), one_of([2, 3, 4, SESSIONS_MAX]));
+        let habits = Habits {
+            ids: one_of([6, 20, 60, 250]),
+            filler_bytes: 150,
+            patient_percent: 20,
+            patient_read_only: false,
+            sudden_percent: one_of([0, 0, 0, 20]),
+            ddl_percent: 100,
+            drop_percent: 0,
+            never_flushes: false,
+        };
+        Limits {
+            lives,
+            sessions,
+            habits,
+            steps: one_of([40, 100, 250, 1000]),
+            calls_per_life: one_of([60, 200, 500, 2000]),
+            calls_per_recovery: one_of([15, 30, 60, 120]),
+            idle_orders: 4,
+            pool_bytes: one_of([1, 16, 32, 64]) << 14,
+            page_map_bytes: one_of([0, 0, 1 << 12, 1 << 24]),
+            log_capacity_bytes: one_of([192, 256, 512, 1024]) << 10,
+            log_cache_bytes: one_of([64, 64, 128, 512]) << 10,
+            segment_bytes: one_of([64, 64, 64, 128]) << 10,
+            is_compressed: one_of([0, 0, 1, 1]) == 1,
+        }
+    }
+
+    fn wear_out(&mut self, pace: &mut Pace) {
+        pace.put_off_permille = 980;
+        self.lives = self.lives.min(2);
+        self.sessions = SESSIONS_MAX;
+        self.steps = 3000;
+        self.calls_per_life = 10_000;
+        self.log_capacity_bytes = 192 << 10;
+        self.habits = Habits {
+            ids: 4,
+            filler_bytes: 3_000,
+            patient_percent: 50,
+            patient_read_only: true,
+            sudden_percent: 0,
+            ddl_percent: 5,
+            ..self.habits
+        };
+    }
+}
