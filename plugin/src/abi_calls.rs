@@ -186,6 +186,34 @@ fn sluice_statement_rollback(session: *mut Session) -> i32 {
     guard(|| unsafe { borrow(session)? }.statement_rollback().map(|()| 0))
 }
 
+fn sluice_wait_for_prepared(
+    session: *mut Session, name: *const c_char, timeout_ms: u64,
+) -> i32 {
+    guard(|| {
+        // SAFETY: arguments 1 and 3.
+        let (session, name) = unsafe { (borrow(session)?, text(name)?) };
+        session.wait_for_prepared(name, Duration::from_millis(timeout_ms)).map(|()| 0)
+    })
+}
+
+fn sluice_table_count() -> u64 {
+    guard_or(0, || Ok(engine::get()?.table_names().len() as u64))
+}
+
+fn sluice_drop_database(
+    session: *mut Session, prefix: *const c_char, timeout_ms: u64,
+) -> i32 {
+    guard(|| {
+        // SAFETY: arguments 1 and 3.
+        let (session, prefix) = unsafe { (borrow(session)?, text(prefix)?) };
+        for name in engine::get()?.table_names().iter().filter(|n| n.starts_with(prefix)) {
+            session.wait_for_prepared(name, Duration::from_millis(timeout_ms))?;
+            engine::get()?.drop_table(name)?;
+        }
+        Ok(0)
+    })
+}
+
 fn sluice_open_snapshot(session: *mut Session) -> i32 {
     guard(|| {
         // SAFETY: argument 1.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 pub struct Session {
     pub id: u64,
+    engine: Arc<Engine>,
     pub trx: Trx,
     /// commit_ordered ran: the commit record is in the log, in the order of the coordinator; and
     /// the hook in the binlog had seen the events.
@@ -19,7 +20,15 @@ pub struct Session {
 impl Session {
     pub fn new(engine: &Arc<Engine>, id: u64) -> Self {
         let trx = engine.begin(id);
-        Session { id, trx, ordered: false, covered: false, prepared: false, in_statement: false }
+        Session {
+            id,
+            engine: Arc::clone(engine),
+            trx,
+            ordered: false,
+            covered: false,
+            prepared: false,
+            in_statement: false,
+        }
     }
 
     /// Called for each table that a statement uses; the first call marks the statement.
@@ -59,6 +68,14 @@ impl Session {
         }
         self.prepared = true;
         Ok(())
+    }
+
+    /// DDL on a table waits for prepared transactions, of which no session may be left.
+    pub fn wait_for_prepared(&mut self, name: &str, timeout: Duration) -> Result<()> {
+        let Some(table) = self.engine.table(name)? else { return Ok(()) };
+        self.trx.set_lock_timeout(timeout);
+        self.trx.clear_interrupt();
+        self.trx.wait_for_prepared(&table)
     }
 
     pub fn commit_ordered(&mut self, covered: bool) {

@@ -3,7 +3,7 @@
 use super::estimate::Remembered;
 use super::overtaken::RowNames;
 use crate::base::codec::put_varint;
-use crate::base::Csn;
+use crate::base::{Csn, TreeId};
 use crate::catalog::TableDef;
 use crate::os::rank::Rank;
 use crate::os::sync::{Mutex, Ranked};
@@ -91,6 +91,10 @@ impl Table {
     /// Grows with every create and truncate.
     pub fn id(&self) -> u64 {
         self.def.id
+    }
+
+    pub(crate) fn clustered(&self) -> TreeId {
+        self.def.indexes[0].tree
     }
 
     /// False once the table was dropped or truncated: look it up again.

@@ -444,6 +444,50 @@ fn prepared_transactions_survive_and_keep_their_rows_locked() {
     }
 }
 
+/// A prepared transaction without its session, before and after a crash, holds up those who replace
+/// a table that it wrote, and only these.
+#[test]
+fn prepared_transactions_are_waited_for() {
+    for (crash, savepoint) in [(false, false), (false, true), (true, false), (true, true)] {
+        let os = SimOs::new(8);
+        let mut engine = open(&os).unwrap();
+        for name in [TABLE, "db/other", "db/third"] {
+            engine.create_table(name, spec()).unwrap();
+        }
+        let row = |id| Row { id, plain: 1, unique: id as u16, filler: 5_000 };
+        let mut trx = engine.begin(1);
+        let [table, third] = [TABLE, "db/third"].map(|n| engine.table(n).unwrap().unwrap());
+        row(1).images().with(|w| trx.insert(&table, w)).unwrap();
+        row(2).images().with(|w| trx.insert(&third, w)).unwrap();
+        if savepoint {
+            let at = trx.savepoint();
+            row(3).images().with(|w| trx.insert(&third, w)).unwrap();
+            trx.rollback_to(at).unwrap();
+        }
+        trx.prepare(b"x", true).unwrap();
+        trx.detach();
+        if crash {
+            drop((table, third, engine));
+            os.crash();
+            engine = open(&os).unwrap();
+        }
+        let mut ddl = engine.begin(2);
+        ddl.set_lock_timeout(Duration::from_millis(1));
+        let mut wait = |name| ddl.wait_for_prepared(&engine.table(name).unwrap().unwrap());
+        for name in [TABLE, "db/third"] {
+            let waited = wait(name);
+            assert!(matches!(waited, Err(Error::LockTimeout)), "{name}: {waited:?}");
+        }
+        wait("db/other").unwrap();
+        assert!(engine.rollback_prepared(b"x").unwrap());
+        wait(TABLE).unwrap();
+        wait("db/third").unwrap();
+        drop(ddl);
+        let locks = engine.ctx.locks.stats();
+        assert_eq!((locks.rows, locks.intervals), (0, 0), "the wait leaves no lock");
+    }
+}
+
 /// Found by a crash test of the server: the checkpoint knew that the transaction was rolled back,
 /// and the scan, which begins at an older dirty page, met its prepare record after that.
 #[test]

@@ -154,17 +154,20 @@ impl Trx {
     }
 
     pub fn insert(&mut self, table: &Table, row: &RowWrite<'_>) -> Result<()> {
+        self.session.note_table(table.clustered());
         table.counters.remembered.row_changed();
         self.row_operation(Purpose::Add, |trx| trx.insert_entries(table, row))?;
         Ok(())
     }
 
     pub fn update(&mut self, table: &Table, old: &RowWrite<'_>, new: &RowWrite<'_>) -> Result<()> {
+        self.session.note_table(table.clustered());
         table.counters.remembered.row_changed();
         self.row_operation(Purpose::Add, |trx| trx.update_entries(table, old, new))
     }
 
     pub fn delete(&mut self, table: &Table, old: &RowWrite<'_>) -> Result<()> {
+        self.session.note_table(table.clustered());
         table.counters.remembered.row_changed();
         self.row_operation(Purpose::Delete, |trx| trx.delete_entries(table, old))
     }
@@ -307,6 +310,13 @@ impl Trx {
             (_, 0) => Err(Error::NotFound),
             _ => Err(index_fault(table, index, "misses an entry")),
         }
+    }
+
+    /// Waits, for the lock timeout at most, until no other prepared transaction has changes in the
+    /// table. The caller keeps everybody else from it.
+    pub fn wait_for_prepared(&mut self, table: &Table) -> Result<()> {
+        let done = self.session.wait_for_prepared(table.clustered());
+        self.end_victim(done)
     }
 
     /// Reads the payload under `key` of index `index`.

@@ -53,6 +53,7 @@ mod mover;
 mod note;
 mod old_versions;
 mod park;
+mod prepared;
 mod range;
 mod read;
 mod registry;

@@ -7,12 +7,12 @@
 //!    `last_lsn` (or the outcome) is stored. A checkpoint that meets it set scans from there.
 //! 2. A committed transaction enters the purge queue before it leaves the registry.
 
-use crate::base::{Csn, Lsn, TxnId};
+use crate::base::{Csn, Lsn, TreeId, TxnId};
 use crate::os::rank::Rank;
 use crate::os::sync::{Mutex, Ranked};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 const NOT_PENDING: u64 = u64::MAX;
 /// The purge does not lag while so few transactions wait for it.
@@ -27,6 +27,8 @@ pub struct Open {
     pending_since: AtomicU64,
     deletes: AtomicBool,
     xid: Mutex<Option<Vec<u8>>>,
+    /// Trees that it wrote, once it is prepared and they are known.
+    wrote: OnceLock<Vec<TreeId>>,
 }
 
 impl Open {
@@ -38,6 +40,7 @@ impl Open {
             pending_since: AtomicU64::new(NOT_PENDING),
             deletes: AtomicBool::new(false),
             xid: Mutex::ranked(Rank::OpenXid, None),
+            wrote: OnceLock::new(),
         }
     }
 
@@ -71,6 +74,14 @@ impl Open {
 
     pub fn has_deletes(&self) -> bool {
         self.deletes.load(Ordering::SeqCst)
+    }
+
+    pub fn set_wrote(&self, trees: Vec<TreeId>) {
+        let _ = self.wrote.set(trees);
+    }
+
+    pub fn wrote(&self) -> Option<&[TreeId]> {
+        self.wrote.get().map(Vec::as_slice)
     }
 
     pub fn set_xid(&self, xid: Vec<u8>) {

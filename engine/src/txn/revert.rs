@@ -109,7 +109,12 @@ impl Context {
         Ok(Step { previous: record.previous_lsn, reverted })
     }
 
-    fn own_version(&self, txn: TxnId, lsn: Lsn, ahead: &mut ReadAhead) -> Result<VersionRecord> {
+    pub(super) fn own_version(
+        &self,
+        txn: TxnId,
+        lsn: Lsn,
+        ahead: &mut ReadAhead,
+    ) -> Result<VersionRecord> {
         let record = self.version_along(lsn, ahead)?;
         if record.txn != txn {
             let place = format!("log {lsn:?}");

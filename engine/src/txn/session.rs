@@ -88,6 +88,8 @@ pub struct Session {
     published: Option<(Csn, Lsn)>,
     /// Versions written by this transaction.
     pub(crate) writes: u64,
+    /// The clustered trees that this transaction wrote, for when it is prepared.
+    pub(super) wrote: Vec<TreeId>,
     /// The last row locked by a read was not locked by this transaction before.
     pub(crate) lock_is_new: bool,
     is_detached: bool,
@@ -107,6 +109,7 @@ impl Session {
             overtook: false,
             published: None,
             writes: 0,
+            wrote: Vec::new(),
             lock_is_new: false,
             is_detached: false,
             along: Mutex::ranked(Rank::SessionReadAhead, Along::default()),
@@ -175,6 +178,7 @@ impl Session {
         let open = self.open.as_ref()?;
         let log_end = self.ctx.wal.end();
         open.begin_record(log_end);
+        open.set_wrote(std::mem::take(&mut self.wrote));
         open.set_xid(xid.to_vec());
         let mut payload = Vec::with_capacity(12 + xid.len());
         put_varint(&mut payload, open.id.0);
@@ -246,6 +250,7 @@ impl Session {
     fn end(&mut self) {
         self.drop_snapshot();
         self.writes = 0;
+        self.wrote.clear();
         self.ctx.locks.release_all(&self.owner);
     }
 

@@ -15,6 +15,7 @@
 #include "key.h"
 #include "log.h"
 #include "sql_show.h"
+#include <mysql/service_wsrep.h>
 #include "create_options.h"
 #include "sluice_abi.h"
 #include <string>
@@ -83,6 +84,15 @@ sluice_session *sluice_session_of(THD *thd);
 sluice_session *sluice_session_if_any(THD *thd);
 void sluice_register(THD *thd);
 uint64_t sluice_timeout_ms(THD *thd);
+/* Statements that put a copy in the place of a table; what is not committed would not be in it. */
+inline bool copies_tables(int command)
+{
+  return command == SQLCOM_ALTER_TABLE || command == SQLCOM_CREATE_INDEX ||
+         command == SQLCOM_DROP_INDEX || command == SQLCOM_OPTIMIZE || command == SQLCOM_REPAIR;
+}
+
+/* For DDL, before it changes anything. */
+int sluice_wait_for_prepared(THD *thd, const char *name);
 /* Puts the text of the last error into the warnings. */
 int sluice_report(THD *thd, int error);
 
@@ -160,6 +170,7 @@ private:
   int begin(THD *thd);
   int done(int error) { return error ? failed(error) : 0; }
   int failed(int error);
+  bool refuse_galera(THD *thd) const;
   sluice_bound bound_of(uint key, const uchar *image, key_part_map parts, bool inclusive) const;
   void note_autoinc(const uchar *record);
   void describe_selectivity();

@@ -116,17 +116,28 @@ bool sluice_compression(const char *text, uint32_t *to)
 
 int ha_sluice::delete_table(const char *name)
 {
+  if (int error= sluice_wait_for_prepared(ha_thd(), sluice_name(name)))
+    return error;
   int error= sluice_drop_table(sluice_name(name));
   return error == HA_ERR_NO_SUCH_TABLE ? ENOENT : done(error);
 }
 
 int ha_sluice::rename_table(const char *from, const char *to)
 {
+  if (int error= sluice_wait_for_prepared(ha_thd(), sluice_name(from)))
+  {
+    /* The server would say "Error on rename" and hide the reason; InnoDB says it as well. */
+    if (error == HA_ERR_LOCK_WAIT_TIMEOUT)
+      my_error(ER_LOCK_WAIT_TIMEOUT, MYF(0));
+    return error;
+  }
   return done(sluice_rename_table(sluice_name(from), sluice_name(to)));
 }
 
 int ha_sluice::truncate()
 {
+  if (int error= sluice_wait_for_prepared(ha_thd(), m_name.c_str()))
+    return error;
   int error= sluice_truncate_table(m_name.c_str());
   return done(error ? error : sluice_lock(m_handler, m_lock, SLUICE_WAIT));
 }

@@ -37,6 +37,9 @@ void ha_sluice::column_bitmaps_signal()
 
 int ha_sluice::index_init(uint key, bool)
 {
+  if (copies_tables(thd_sql_command(ha_thd())))
+    if (int error= sluice_wait_for_prepared(ha_thd(), m_name.c_str()))
+      return error;
   active_index= key;
   choose_columns();
   return sluice_scan_end(m_handler);
@@ -140,8 +143,11 @@ int ha_sluice::multi_range_read_next(range_id_t *range)
   return error;
 }
 
-int ha_sluice::rnd_init(bool)
+int ha_sluice::rnd_init(bool scan)
 {
+  if (scan && copies_tables(thd_sql_command(ha_thd())))
+    if (int error= sluice_wait_for_prepared(ha_thd(), m_name.c_str()))
+      return error;
   m_scan_started= false;
   choose_columns();
   return sluice_scan_end(m_handler);

@@ -20,17 +20,33 @@ int ha_sluice::begin(THD *thd)
   return done(sluice_lock(m_handler, m_lock, wait));
 }
 
+/* Galera sends no row events of other engines: the nodes would differ, and nobody be told. */
+bool ha_sluice::refuse_galera(THD *thd) const
+{
+  if (!wsrep_on(thd) || !wsrep_thd_is_local(thd) || table_share->tmp_table != NO_TMP_TABLE)
+    return false;
+  my_printf_error(ER_CHECK_NOT_IMPLEMENTED, "Sluice does not support writes under Galera (wsrep_on)",
+                  MYF(0));
+  return true;
+}
+
 int ha_sluice::external_lock(THD *thd, int type)
 {
   m_server_locked= type != F_UNLCK;
   if (type == F_UNLCK)
     return 0;
+  if (type == F_WRLCK && refuse_galera(thd))
+    return HA_ERR_UNSUPPORTED;
   if (type == F_WRLCK)
     m_stored_lock= SLUICE_LOCK_EXCLUSIVE;
   else if (m_stored_lock == SLUICE_LOCK_NONE && thd_tx_isolation(thd) == ISO_SERIALIZABLE &&
            thd_test_options(thd, OPTION_NOT_AUTOCOMMIT | OPTION_BEGIN))
     m_stored_lock= SLUICE_LOCK_SHARED;
   m_lock= m_stored_lock;
+  /* DROP PARTITION comes back for the data when the table's definition has changed already. */
+  if (copies_tables(thd_sql_command(thd)) && thd->lex->alter_info.partition_flags)
+    if (int error= sluice_wait_for_prepared(thd, m_name.c_str()))
+      return error;
   return begin(thd);
 }
 
@@ -40,6 +56,8 @@ int ha_sluice::external_lock(THD *thd, int type)
 */
 int ha_sluice::start_stmt(THD *thd, thr_lock_type type)
 {
+  if (type >= TL_WRITE_ALLOW_WRITE && refuse_galera(thd))
+    return HA_ERR_UNSUPPORTED;
   if (!m_server_locked)
     m_lock= SLUICE_LOCK_EXCLUSIVE;
   else if (type == TL_READ && thd_sql_command(thd) == SQLCOM_SELECT &&

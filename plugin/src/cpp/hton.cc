@@ -29,6 +29,21 @@ sluice_session *sluice_session_of(THD *thd)
   return session;
 }
 
+/*
+  Nobody else has the table open now. But an XA PREPARED transaction without its session holds no
+  metadata lock, and what it wrote must not go with the old trees. At startup, when the DDL log is
+  replayed, the statement had waited before the crash.
+*/
+int sluice_wait_for_prepared(THD *thd, const char *name)
+{
+  if (!thd || !mysqld_server_started)
+    return 0;
+  sluice_session *session= sluice_session_of(thd);
+  if (!session)
+    return HA_ERR_INTERNAL_ERROR;
+  return sluice_report(thd, sluice_wait_for_prepared(session, name, sluice_timeout_ms(thd)));
+}
+
 static bool in_transaction(THD *thd)
 {
   return thd_test_options(thd, OPTION_NOT_AUTOCOMMIT | OPTION_BEGIN);
@@ -218,10 +233,41 @@ static bool show_status(handlerton *, THD *thd, stat_print_fn *print, ha_stat_ty
 */
 static int drop_table(handlerton *, const char *path)
 {
+  if (int error= sluice_wait_for_prepared(current_thd, sluice_name(path)))
+    return error;
   int error= sluice_drop_table(sluice_name(path));
   if (error == HA_ERR_NO_SUCH_TABLE)
     return error;
   return sluice_report(current_thd, error);
+}
+
+/* What a failed DROP TABLE left behind in a database goes with the database. */
+static void drop_database(handlerton *, char *path)
+{
+  std::string name= path;
+  while (!name.empty() && name.back() == '/')
+    name.pop_back();
+  name= name.substr(name.rfind('/') + 1) + "/";
+  if (sluice_session *session= sluice_session_of(current_thd))
+    sluice_report(current_thd, sluice_drop_database(session, name.c_str(),
+                                                    sluice_timeout_ms(current_thd)));
+}
+
+my_bool sluice_allow_backup_stage;
+
+/*
+  mariadb-backup begins with BACKUP STAGE START. It would copy the .frm files of Sluice tables, not
+  their rows, and report success.
+*/
+static void prepare_for_backup()
+{
+  if (!sluice_allow_backup_stage && sluice_table_count())
+    my_printf_error(ER_CHECK_NOT_IMPLEMENTED,
+                    "Sluice does not support backups with BACKUP STAGE, as mariadb-backup makes "
+                    "them: they would lack the rows of Sluice tables. Dump these, or set "
+                    "sluice_allow_backup_stage=ON for tools that read rows by SQL and for "
+                    "snapshots of the whole file system",
+                    MYF(0));
 }
 
 static handler *create_handler(handlerton *hton, TABLE_SHARE *share, MEM_ROOT *root)
@@ -318,6 +364,8 @@ void sluice_fill_hton(handlerton *hton)
   hton->pre_shutdown= sluice_binlog_pre_shutdown;
   hton->show_status= show_status;
   hton->drop_table= drop_table;
+  hton->drop_database= drop_database;
+  hton->prepare_for_backup= prepare_for_backup;
   hton->table_options= sluice_table_options;
   /* The engine's directory is not a database. */
   ignore_db_dirs_append(SLUICE_DIRECTORY);

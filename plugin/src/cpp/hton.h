@@ -5,6 +5,7 @@
 #define SLUICE_DIRECTORY "sluice"
 
 extern const sluice_host sluice_host_of_server;
+extern my_bool sluice_allow_backup_stage;
 void sluice_fill_hton(handlerton *hton);
 void sluice_stay_loaded(handlerton *hton);
 

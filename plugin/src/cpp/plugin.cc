@@ -85,6 +85,12 @@ static MYSQL_SYSVAR_BOOL(skip_binlog_scan, sluice_skip_binlog_scan,
     "has them, so that the server need not read its last binary log. The result is the same",
     nullptr, nullptr, 1);
 
+static MYSQL_SYSVAR_BOOL(allow_backup_stage, sluice_allow_backup_stage, PLUGIN_VAR_OPCMDARG,
+    "Let BACKUP STAGE START succeed while there are Sluice tables. mariadb-backup does not copy "
+    "their rows; ON is for tools that read rows by SQL, as mydumper, and for snapshots of the "
+    "whole file system",
+    nullptr, nullptr, 0);
+
 bool sluice_flushes_at_commit() { return flush_log_at_trx_commit == 1; }
 
 extern "C" {
@@ -94,6 +100,7 @@ st_mysql_sys_var *sluice_plugin_variables[]= {
     MYSQL_SYSVAR(buffer_pool_size), MYSQL_SYSVAR(log_capacity),
     MYSQL_SYSVAR(log_dir),          MYSQL_SYSVAR(flush_log_at_trx_commit),
     MYSQL_SYSVAR(lock_wait_timeout), MYSQL_SYSVAR(compression),
+    MYSQL_SYSVAR(allow_backup_stage),
     nullptr,
 };
 }
@@ -151,6 +158,10 @@ int sluice_plugin_start(void *hton)
       if (!sluice_binlog_plugin_start())
       {
         sluice_stay_loaded(static_cast<handlerton *>(hton));
+        if (const uint64_t tables= sluice_table_count())
+          sql_print_information("Sluice: mariadb-backup does not copy the %llu Sluice tables of "
+                                "this server: dump them, or copy the data directory of a stopped "
+                                "server", ulonglong(tables));
         return 0;
       }
       sluice_stop();

@@ -244,6 +244,11 @@ int32_t sluice_session_close(sluice_session *session);
 int32_t sluice_statement_start(sluice_session *session, uint32_t isolation, uint64_t timeout_ms);
 int32_t sluice_statement_end(sluice_session *session);
 int32_t sluice_statement_rollback(sluice_session *session);
+/* DDL waits until no prepared transaction has changes in the table; fine if there is none. */
+int32_t sluice_wait_for_prepared(sluice_session *session, const char *name, uint64_t timeout_ms);
+uint64_t sluice_table_count(void);
+/* Drops all tables whose name begins so. */
+int32_t sluice_drop_database(sluice_session *session, const char *prefix, uint64_t timeout_ms);
 int32_t sluice_open_snapshot(sluice_session *session);
 /* hooked: the server chose the XID, and its events will pass the hook in the binary log. */
 int32_t sluice_prepare(sluice_session *session, const sluice_xid *xid, int32_t hooked);
