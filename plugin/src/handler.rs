@@ -269,7 +269,7 @@ impl Handler {
         self.check_orders()?;
         self.touch_all();
         if self.shape.hidden_key {
-            self.row_key = self.table.next_hidden_key().to_be_bytes().to_vec();
+            self.row_key = self.table.next_hidden_key()?.to_be_bytes().to_vec();
         }
         self.make_entries(0, record);
         session.trx.set_replace(self.replace);

@@ -13,8 +13,9 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Error {
-    /// A system call failed. `op` is the call in the infinitive ("write", "sync", "open").
-    Io { op: &'static str, path: PathBuf, source: Arc<std::io::Error> },
+    /// A system call failed. `op` is the call in the infinitive ("write", "sync", "open"); `page`,
+    /// if it is known which page could not be read.
+    Io { op: &'static str, path: PathBuf, source: Arc<std::io::Error>, page: Option<PageId> },
     /// Bytes from disk are not what was written there; `page`, if it is known which page that is.
     Corrupt { what: String, place: String, page: Option<PageId> },
     /// No room: "log", "page store", "disk", "table of open files". Freeing some is enough to go on.
@@ -47,35 +48,44 @@ pub enum Error {
 
 impl Error {
     pub fn io(op: &'static str, path: impl Into<PathBuf>, source: std::io::Error) -> Self {
-        Error::Io { op, path: path.into(), source: Arc::new(source) }
+        Error::Io { op, path: path.into(), source: Arc::new(source), page: None }
     }
 
     pub fn corrupt(what: impl Into<String>, place: impl Into<String>) -> Self {
         Error::Corrupt { what: what.into(), place: place.into(), page: None }
     }
 
-    /// Names the damaged page, unless the error does so already.
+    /// Names the page that cannot be used, unless the error does so already.
     pub fn of_page(mut self, id: PageId) -> Self {
-        if let Error::Corrupt { page, .. } = &mut self {
+        if let Error::Corrupt { page, .. } | Error::Io { op: "read", page, .. } = &mut self {
             page.get_or_insert(id);
         }
         self
     }
 
-    /// The page that a [`Error::Corrupt`] is about.
+    /// The page that a failed read is about.
     pub fn damaged_page(&self) -> Option<PageId> {
         match self {
-            Error::Corrupt { page, .. } => *page,
+            Error::Corrupt { page, .. } | Error::Io { page, .. } => *page,
             _ => None,
         }
+    }
+
+    /// Bytes that are wanted cannot be had: they are not what was written, or the disk does not
+    /// give them, now or for ever.
+    pub fn is_bad_read(&self) -> bool {
+        matches!(self, Error::Corrupt { .. } | Error::Io { op: "read", .. })
     }
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Error::Io { op, path, source } => {
+            Error::Io { op, path, source, page: None } => {
                 write!(f, "cannot {op} {}: {source}", path.display())
+            }
+            Error::Io { op, path, source, page: Some(page) } => {
+                write!(f, "cannot {op} page {page} in {}: {source}", path.display())
             }
             Error::Corrupt { what, place, .. } => write!(f, "corrupt: {what} at {place}"),
             Error::Full { what } => write!(f, "the {what} is full"),

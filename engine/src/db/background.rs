@@ -329,5 +329,6 @@ fn run(engine: &Weak<Engine>, bell: &Bell, worker: &Worker) {
 }
 
 fn report(engine: &Engine, worker: &str, error: &Error) {
-    engine.host.log(Level::Error, &format!("{worker}: {error}"));
+    let text = engine.describe_damage(error);
+    engine.host.log(Level::Error, &format!("{worker}: {text}"));
 }

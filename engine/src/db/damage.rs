@@ -1,13 +1,14 @@
 //! Damage that is met while the engine runs (rules S8): what is given up, and what people are told.
 //!
 //! A statement that needs a damaged page fails and changes nothing here. Work that nobody waits
-//! for (redo, revert, purge) would try for ever and hold the log back: it is put aside. The page
-//! is given up, which a log record says before any record that counts the work as done, and every
+//! for (redo, revert, purge) would try for ever and hold the log back: it is put aside, if the disk
+//! refuses to read the page not before it was tried for a while (`unreadable`). The page is given up, which a log record says before any record that counts the work as done, and every
 //! checkpoint's note from then on, until its tree is dropped.
 
 use super::config::Level;
 use super::engine::Engine;
 use super::redo::GivenUp;
+use super::unreadable::Verdict;
 use crate::base::codec::put_varint;
 use crate::base::{Error, PageId, Result, TreeId};
 use crate::catalog::FIRST_USER_TREE;
@@ -20,6 +21,8 @@ const REPORTS_MAX: usize = 1000;
 
 const ADVICE: &str = "restore a backup, or save what can still be read and DROP or TRUNCATE the \
                       table; `sluice inspect` on the stopped directory lists all damage";
+const DISK_ADVICE: &str = "see the kernel's log for the disk's state, and mend or replace it; if \
+                           the read goes on failing,";
 
 impl Engine {
     /// Lets background work in `txn` put aside what damage stops.
@@ -33,6 +36,9 @@ impl Engine {
     }
 
     fn put_aside(&self, tree: Option<TreeId>, error: &Error) -> bool {
+        if self.unreadable.judge(error) != Verdict::GiveUp {
+            return false;
+        }
         self.report_damage(error);
         let Some(tree) = tree else { return true };
         let Some(page) = error.damaged_page() else { return false };
@@ -82,7 +88,7 @@ impl Engine {
 
     /// Tells the error log once about each piece of damage; other errors are ignored.
     pub fn report_damage(&self, error: &Error) {
-        if !matches!(error, Error::Corrupt { .. }) {
+        if !error.is_bad_read() {
             return;
         }
         let text = self.describe_damage(error);
@@ -96,12 +102,14 @@ impl Engine {
 
     /// The error, the table that it concerns, and what to do about it.
     pub fn describe_damage(&self, error: &Error) -> String {
-        if !matches!(error, Error::Corrupt { .. }) {
-            return error.to_string();
-        }
+        let advice = match error {
+            Error::Corrupt { .. } => ADVICE.to_owned(),
+            _ if error.is_bad_read() => format!("{DISK_ADVICE} {ADVICE}"),
+            _ => return error.to_string(),
+        };
         match error.damaged_page().and_then(|page| self.owner_of(page)) {
-            Some(owner) => format!("{owner}: {error}: {ADVICE}"),
-            None => format!("{error}: {ADVICE}"),
+            Some(owner) => format!("{owner}: {error}: {advice}"),
+            None => format!("{error}: {advice}"),
         }
     }
 

@@ -3,6 +3,7 @@
 
 use super::analysis::RECORD_DROP_TREES;
 use super::engine::Engine;
+use super::hidden_key::HiddenKey;
 use super::room::Purpose;
 use super::table::{Counters, IndexSpec, Table, TableSpec};
 use crate::base::codec::put_varint;
@@ -57,8 +58,8 @@ impl Engine {
         let made = self.catalog.insert(&mut session, name, &def);
         self.finish_ddl(session, made).inspect_err(|_| self.forget_trees(&def))?;
         let autoinc = def.autoinc_start;
-        let table = self.table_from_def(name, def, self.created(is_temporary), |_| {
-            Ok(Counters::new(autoinc, 1).temporary(is_temporary))
+        let table = self.table_from_def(name, def, self.created(is_temporary), {
+            Counters::new(autoinc, HiddenKey::first()).temporary(is_temporary)
         })?;
         self.tables.write().insert(name.to_owned(), table);
         Ok(())
@@ -114,8 +115,8 @@ impl Engine {
         let replaced = self.catalog.replace(&mut session, name, &def);
         self.finish_ddl(session, replaced).inspect_err(|_| self.forget_trees(&def))?;
         let is_temporary = old.counters.is_temporary;
-        let table = self.table_from_def(name, def, self.created(is_temporary), |_| {
-            Ok(Counters::new(autoinc_start, 1).temporary(is_temporary))
+        let table = self.table_from_def(name, def, self.created(is_temporary), {
+            Counters::new(autoinc_start, HiddenKey::first()).temporary(is_temporary)
         })?;
         self.tables.write().insert(name.to_owned(), table);
         old.retire();

@@ -6,6 +6,7 @@ use super::pace::{Pace, Point};
 use super::room::{Purpose, Room};
 use super::table::Table;
 use super::trx::Trx;
+use super::unreadable::Unreadable;
 use crate::base::{Error, Lsn, PageId, Result};
 use crate::binlog::Binlog;
 use crate::btree;
@@ -92,6 +93,7 @@ pub struct Engine {
     room_made: Condvar,
     /// What the error log was told already.
     pub(crate) reported_damage: Mutex<HashSet<String>>,
+    pub(crate) unreadable: Unreadable,
     pub(crate) threads: Mutex<Vec<JoinHandle>>,
     pub(crate) _lock: Box<dyn Send + Sync>,
 }
@@ -122,6 +124,7 @@ impl Engine {
             redo_from: AtomicU64::new(parts.checkpoint.redo_from.0),
             log_capacity_bytes: AtomicU64::new(parts.config.log_capacity_bytes),
             flush_at_commit: AtomicU8::new(parts.config.flush_at_commit as u8),
+            unreadable: Unreadable::new(Arc::clone(&parts.os), Arc::clone(&parts.store)),
             config: parts.config,
             host: parts.host,
             os: parts.os,

@@ -31,6 +31,7 @@ mod engine;
 mod estimate;
 #[cfg(test)]
 mod fuzz_tests;
+mod hidden_key;
 pub mod inspect;
 mod long;
 mod note;
@@ -55,6 +56,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod trx;
+mod unreadable;
 
 pub use crate::binlog::{Binlog, Completion, Decision, Fallback, Known, Verdict, Write};
 pub use crate::btree::Direction;

@@ -3,9 +3,11 @@
 use super::analysis::{Analysis, Outcome, Trace};
 use super::config::{Config, Host, Level};
 use super::engine::{CheckpointState, Engine, Parts};
+use super::hidden_key::HiddenKey;
 use super::note::CheckpointNote;
 use super::redo::{catalog_damaged, Redo, RedoTail};
 use super::table::{Counters, Table};
+use super::unreadable::Unreadable;
 use crate::base::{Csn, EntryHeader, Error, Lsn, PageId, Result, TreeId, TxnId, BLOCK_BYTES};
 use crate::binlog::{Binlog, BinlogRecovery};
 use crate::btree::{Env, Tree};
@@ -29,8 +31,6 @@ const LOG_CACHE_BYTES: u64 = 32 << 20;
 const STORE_SEGMENT_BYTES: u64 = 8 << 20;
 const FIRST_TXN: TxnId = TxnId(1);
 const LOCK_FILE: &str = "lock";
-/// The next hidden key of a table whose last one cannot be read.
-const HIDDEN_KEY_FALLBACK: u64 = 1 << 62;
 
 /// Sizes that tests shrink.
 #[derive(Clone, Copy, Debug)]
@@ -303,7 +303,8 @@ impl Opening {
         let next_page = analysis.next_page.max(store.max_page().0 + 1);
         let rooms = self.connect(wal, store, PageId(next_page));
         rooms.give_up(&analysis);
-        let redo = Redo { pool: &rooms.pool, wal: &rooms.wal, analysis: &analysis };
+        let unreadable = Unreadable::new(Arc::clone(&self.os), Arc::clone(&rooms.store));
+        let redo = Redo { pool: &rooms.pool, wal: &rooms.wal, analysis: &analysis, unreadable };
         let damage = redo.run(tail)?;
         rooms.free(&analysis);
         let ctx = self.restore_transactions(&rooms, &note, &analysis);
@@ -412,7 +413,7 @@ impl Engine {
         let mut tables = HashMap::new();
         let mut newest_table = 0;
         let load = self.catalog.load(&mut session).map_err(|error| match error {
-            Error::Corrupt { .. } => catalog_damaged(&error),
+            error if error.is_bad_read() => catalog_damaged(&error),
             other => other,
         });
         for (name, def) in load? {
@@ -439,18 +440,7 @@ impl Engine {
             let tree = Tree::open(Arc::clone(&self.env), index.tree, index.root);
             self.ctx.trees.add(tree);
         }
-        self.table_from_def(name, def, Csn(0), |gate| {
-            let last = last_hidden_key(gate);
-            if let Err(error) = &last {
-                self.report_damage(error);
-            }
-            match last {
-                Ok(last) => Ok(Counters::new(autoinc, last + 1)),
-                // Rows without a key go on above all that was ever given.
-                Err(Error::Corrupt { .. }) => Ok(Counters::new(autoinc, HIDDEN_KEY_FALLBACK)),
-                Err(error) => Err(error),
-            }
-        })
+        self.table_from_def(name, def, Csn(0), Counters::new(autoinc, HiddenKey::of_rows()))
     }
 
     pub(crate) fn table_from_def(
@@ -458,14 +448,13 @@ impl Engine {
         name: &str,
         def: TableDef,
         created: Csn,
-        counters: impl FnOnce(&crate::txn::TreeGate) -> Result<Counters>,
+        counters: Counters,
     ) -> Result<Arc<Table>> {
         let gate = |tree: TreeId| {
             self.ctx.trees.get(tree).ok_or_else(|| Error::corrupt("unknown tree", name.to_owned()))
         };
         let gates = def.indexes.iter().map(|i| gate(i.tree)).collect::<Result<Vec<_>>>()?;
         let long_values = gate(def.long_values.tree)?;
-        let counters = Arc::new(counters(&gates[0])?);
         for index in def.trees() {
             let compression = super::ddl::compression_of(def.compression);
             self.pool.set_tree_compression(index.tree, compression);
@@ -475,7 +464,7 @@ impl Engine {
             def,
             gates,
             long_values,
-            counters,
+            counters: Arc::new(counters),
             row_names: OnceLock::new(),
             created,
             wal: Arc::clone(&self.wal),
@@ -492,25 +481,5 @@ fn is_dead_entry(table: &Arc<TxnTable>, entry: &[u8]) -> bool {
                 && table.oldest_view(Lsn(u64::MAX)).sees(table, header.txn, None)
         }
         _ => false,
-    }
-}
-
-/// The highest hidden key in a clustered tree (meaningless, and harmless, for other tables).
-fn last_hidden_key(gate: &crate::txn::TreeGate) -> Result<u64> {
-    let mut last = 0;
-    let mut from: std::ops::Bound<Vec<u8>> = std::ops::Bound::Unbounded;
-    loop {
-        let bound = from.as_ref().map(|k| &k[..]);
-        let backward = crate::btree::Direction::Backward;
-        let end = gate.tree().scan_leaf(bound, backward, &mut |key, _| {
-            if let Ok(bytes) = <[u8; 8]>::try_from(key) {
-                last = u64::from_be_bytes(bytes);
-            }
-            std::ops::ControlFlow::Break(())
-        })?;
-        match end {
-            crate::btree::LeafEnd::Next(fence) => from = std::ops::Bound::Excluded(fence),
-            _ => return Ok(last & (u64::MAX >> 1)),
-        }
     }
 }

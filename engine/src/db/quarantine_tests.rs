@@ -3,7 +3,7 @@
 use super::damage_tests::*;
 use super::inspect::Directory;
 use super::*;
-use crate::base::{Error, Lsn, PageId, Result, TreeId, PAGE_BYTES};
+use crate::base::{Error, Lsn, PageId, Result, TreeId, BLOCK_BYTES, PAGE_BYTES};
 use crate::os::sim::SimOs;
 use crate::os::{OpenMode, Os};
 use crate::store::{PageWrite, Store, StoreOptions};
@@ -34,6 +34,33 @@ fn leaf_places(os: &Arc<SimOs>) -> Vec<(PageId, u64)> {
     let places: Vec<_> = of_tree.map(|place| (place.page, place.offset)).collect();
     assert!(!places.is_empty());
     places
+}
+
+/// Blocks that hold leaves of the first table's rows and nothing else.
+fn leaf_blocks(os: &Arc<SimOs>) -> BTreeSet<u64> {
+    let dir = Directory::open(os.clone(), DATA, None).unwrap();
+    let pages = dir.map().unwrap().pages;
+    let tree = pages.iter().map(|p| p.tree).filter(|t| t.0 >= 16).min().unwrap();
+    let block = BLOCK_BYTES as u64;
+    let blocks = |own: bool| -> BTreeSet<u64> {
+        let some = pages.iter().filter(|place| (place.tree == tree) == own);
+        some.flat_map(|p| p.offset / block..=(p.offset + p.bytes as u64 - 1) / block).collect()
+    };
+    let own: BTreeSet<u64> = blocks(true).difference(&blocks(false)).copied().collect();
+    assert!(!own.is_empty());
+    own
+}
+
+/// The disk refuses to read the first table's leaves, or gives them again.
+fn refuse(os: &SimOs, blocks: &BTreeSet<u64>, is_bad: bool) {
+    for block in blocks {
+        os.set_bad_place(&Path::new(DATA).join("pages"), block * BLOCK_BYTES as u64, is_bad);
+    }
+}
+
+/// Background work with tries enough to give up what cannot be read; some of them fail.
+fn work_for_long(engine: &Engine) -> usize {
+    (0..30).filter(|_| engine.step().is_err()).count()
 }
 
 fn filled() -> (Arc<SimOs>, Writer) {
@@ -283,4 +310,142 @@ fn inspect_lists_a_map_around_its_damaged_leaves() {
     let found = list();
     assert_eq!((found.pages.len(), found.faults.len()), (LEAVES as usize - 2, 2));
     assert!(found.faults.iter().all(|fault| fault.contains("/data/map-")), "{:?}", found.faults);
+}
+
+/// The first table's rows cannot be read, and the text says why and what to do.
+fn assert_first_is_unreadable(engine: &Arc<Engine>, contents: &Contents) {
+    let table = |name| engine.table(name).unwrap().unwrap();
+    let error = scan(engine, &table(TABLES[0]), 0).unwrap_err();
+    assert!(matches!(error, Error::Io { page: Some(_), .. }), "{error:?}");
+    let told = engine.describe_damage(&error);
+    for part in [TABLES[0], "/data/pages", "rows", "page ", "os error 5", "kernel", "DROP"] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    let found = scan(engine, &table(TABLES[1]), 0).unwrap();
+    assert_eq!(found, expected(&contents[TABLES[1]], 0));
+}
+
+#[test]
+fn redo_of_a_page_that_the_disk_refuses_is_put_aside() {
+    let (os, w) = killed_with_changes();
+    let blocks = leaf_blocks(&os);
+    refuse(&os, &blocks, true);
+    let (engine, listener) = open(&os).unwrap();
+    assert_first_is_unreadable(&engine, &w.contents);
+    assert!(engine.step().is_err() && engine.pool.given_up().is_empty(), "not at once");
+    assert!(work_for_long(&engine) > 1);
+    assert!(!engine.pool.given_up().is_empty());
+    let lines = listener.0.lock().unwrap().join("\n");
+    assert!(lines.contains(TABLES[0]) && lines.contains("os error 5"), "{lines}");
+    assert_first_is_damaged(&engine, &w.contents);
+    engine.checkpoint_now().unwrap();
+    assert!(engine.redo_bytes() < 8 << 10, "{}", engine.redo_bytes());
+    let (mut trx, table) = (engine.begin(1), engine.table(TABLES[1]).unwrap().unwrap());
+    trx.statement_start();
+    with_row(5000, &[1; 50], |row| trx.insert(&table, row)).unwrap();
+    trx.commit(true).unwrap();
+}
+
+/// Changes that do not fit the memory set aside are applied before the engine opens.
+#[test]
+fn a_page_that_the_disk_refuses_does_not_keep_the_engine_from_opening() {
+    let (os, mut w) = filled();
+    w.engine.set_log_capacity_bytes(16 << 20);
+    while w.engine.redo_bytes() < 4 << 20 {
+        w.transaction(TABLES[0], 8);
+    }
+    let os = killed(&os);
+    let blocks = leaf_blocks(&os);
+    refuse(&os, &blocks, true);
+    let (engine, listener) = open(&os).unwrap();
+    assert!(!engine.pool.given_up().is_empty());
+    assert!(listener.0.lock().unwrap().iter().any(|line| line.contains("os error 5")));
+}
+
+#[test]
+fn a_page_that_can_be_read_again_in_time_gets_its_changes() {
+    let (os, w) = killed_with_changes();
+    let blocks = leaf_blocks(&os);
+    refuse(&os, &blocks, true);
+    let engine = open(&os).unwrap().0;
+    assert_first_is_unreadable(&engine, &w.contents);
+    assert!(engine.step().is_err());
+    refuse(&os, &blocks, false);
+    assert_eq!(work_for_long(&engine), 0);
+    assert!(engine.pool.given_up().is_empty());
+    for name in TABLES {
+        let found = scan(&engine, &engine.table(name).unwrap().unwrap(), 0).unwrap();
+        assert_eq!(found, expected(&w.contents[name], 0));
+    }
+}
+
+/// A disk that gives nothing is not the fault of a page: what is owed stays owed.
+#[test]
+fn a_disk_that_is_away_costs_no_page() {
+    let (os, w) = killed_with_changes();
+    let engine = open(&os).unwrap().0;
+    os.fail_reads_of(Some(""));
+    assert_eq!(work_for_long(&engine), 30);
+    assert!(engine.pool.given_up().is_empty());
+    os.fail_reads_of(None);
+    assert_eq!(work_for_long(&engine), 0);
+    for name in TABLES {
+        let found = scan(&engine, &engine.table(name).unwrap().unwrap(), 0).unwrap();
+        assert_eq!(found, expected(&w.contents[name], 0));
+    }
+}
+
+#[test]
+fn revert_and_purge_of_a_page_that_the_disk_refuses_are_put_aside() {
+    let (os, mut w) = filled();
+    for _ in 0..6 {
+        w.transaction(TABLES[0], 8);
+    }
+    let trx = w.unfinished(TABLES[0], 3);
+    w.engine.checkpoint_now().unwrap();
+    assert!(w.engine.ctx.registry.purge_backlog() > 0);
+    let os = killed(&os);
+    std::mem::forget(trx);
+    refuse(&os, &leaf_blocks(&os), true);
+    let (engine, _) = open(&os).unwrap();
+    assert!(work_for_long(&engine) > 1);
+    work_for_long(&engine);
+    assert!(engine.ctx.to_revert.lock().is_empty(), "the work ends");
+    assert_eq!(engine.ctx.registry.purge_backlog(), 0);
+    assert!(engine.ctx.registry.oldest_lsn().is_none(), "and its pin goes");
+    assert_first_is_damaged(&engine, &w.contents);
+    engine.checkpoint_now().unwrap();
+}
+
+/// A log record that cannot be read costs the purge of its transaction, and others nothing.
+#[test]
+fn purge_goes_on_behind_log_that_the_disk_refuses() {
+    let (os, mut w) = filled();
+    for _ in 0..6 {
+        w.transaction(TABLES[0], 8);
+    }
+    w.engine.checkpoint_now().unwrap();
+    let os = killed(&os);
+    let (engine, _) = open(&os).unwrap();
+    assert!(engine.ctx.registry.purge_backlog() > 0);
+    // Segments have names of digits; each gets its tries.
+    os.fail_reads_of(Some("0"));
+    let steps = (0..5).map(|_| work_for_long(&engine)).sum::<usize>();
+    assert!(steps > 1);
+    assert_eq!(engine.ctx.registry.purge_backlog(), 0);
+}
+
+#[test]
+fn a_table_whose_last_rows_cannot_be_read_does_not_keep_the_engine_from_opening() {
+    let (os, w) = filled();
+    w.engine.checkpoint_now().unwrap();
+    let os = killed(&os);
+    let blocks = leaf_blocks(&os);
+    refuse(&os, &blocks, true);
+    let engine = open(&os).unwrap().0;
+    assert_first_is_unreadable(&engine, &w.contents);
+    let table = engine.table(TABLES[0]).unwrap().unwrap();
+    assert!(table.next_hidden_key().is_err());
+    refuse(&os, &blocks, false);
+    table.next_hidden_key().unwrap();
 }

@@ -8,6 +8,7 @@
 
 use super::analysis::Analysis;
 use super::engine::Engine;
+use super::unreadable::{Unreadable, Verdict};
 use crate::base::{Error, Lsn, PageId, Result, TreeId};
 use crate::btree::{change_creates_page, decode_record, RECORD_TREE};
 use crate::buffer::{Pool, Tail};
@@ -17,6 +18,7 @@ use crate::os::sync::{self, Mutex, Ranked};
 use crate::os::SIMULATED;
 use crate::wal::{RecordRef, Wal};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Threads that redo together while the engine opens, and pages that one of them takes at a time.
 const THREADS: usize = 4;
@@ -28,6 +30,8 @@ const STEP_PAGES: usize = if SIMULATED { 1 } else { 64 };
 /// Memory for changes that are left for later: this share of the pool, which is empty at first.
 const MEMORY_SHARE: u64 = 2;
 const MEMORY_MAX: u64 = 512 << 20;
+/// While the engine opens, pages that cannot be read are tried again after so long.
+const RETRY_REST: Duration = Duration::from_millis(if cfg!(test) { 1 } else { 500 });
 /// Trees below it are those of the catalog.
 const AFTER_CATALOG: TreeId = TreeId(CATALOG_TREE.0 + 1);
 /// Trees below it are all trees.
@@ -76,12 +80,13 @@ pub(crate) struct Redo<'a> {
     pub pool: &'a Arc<Pool>,
     pub wal: &'a Wal,
     pub analysis: &'a Analysis,
+    pub unreadable: Unreadable,
 }
 
 impl Redo<'_> {
     /// Applies what must be applied before the engine opens, and owes the rest.
-    pub fn run(&self, mut tail: RedoTail) -> Result<Vec<GivenUp>> {
-        let progress = Arc::new(Mutex::ranked(Rank::RedoProgress, Progress::default()));
+    pub fn run(self, mut tail: RedoTail) -> Result<Vec<GivenUp>> {
+        let progress = Arc::new(Progress::new(self.unreadable));
         loop {
             let mut changes = std::mem::take(&mut tail.changes);
             changes.retain(|page, tree| {
@@ -98,21 +103,28 @@ impl Redo<'_> {
         // What is in memory was redone up to where this part of the tail begins.
         pay(self.pool, self.pool.owed_in_memory(), &progress);
         pay_all(self.pool, AFTER_CATALOG, &progress)?;
-        let damage = std::mem::take(&mut progress.lock().damage);
+        let damage = std::mem::take(&mut *progress.damage.lock());
         Ok(damage)
     }
 }
 
 /// What the threads that redo together know of each other.
-#[derive(Default)]
 struct Progress {
-    damage: Vec<GivenUp>,
+    damage: Mutex<Vec<GivenUp>>,
     /// The first error, which ends all of them.
-    failure: Option<Error>,
+    failure: Mutex<Option<Error>>,
+    unreadable: Unreadable,
+}
+
+impl Progress {
+    fn new(unreadable: Unreadable) -> Progress {
+        let damage = Mutex::ranked(Rank::RedoProgress, Vec::new());
+        Progress { damage, failure: Mutex::ranked(Rank::RedoProgress, None), unreadable }
+    }
 }
 
 /// Applies all that is owed to trees below `end`, several threads at a time.
-fn pay_all(pool: &Arc<Pool>, end: TreeId, progress: &Arc<Mutex<Progress>>) -> Result<()> {
+fn pay_all(pool: &Arc<Pool>, end: TreeId, progress: &Arc<Progress>) -> Result<()> {
     let mut helpers = Vec::new();
     let pages = pool.next_owed(THREADS * THREAD_PAGES, end).len();
     for _ in 1..THREADS.min(pages / THREAD_PAGES) {
@@ -122,50 +134,82 @@ fn pay_all(pool: &Arc<Pool>, end: TreeId, progress: &Arc<Mutex<Progress>>) -> Re
     }
     pay_batches(pool, end, progress);
     helpers.into_iter().for_each(sync::JoinHandle::join);
-    match progress.lock().failure.take() {
+    match progress.failure.lock().take() {
         Some(error) => Err(error),
-        None if pool.next_owed(1, end).is_empty() => Ok(()),
-        None => Err(Error::Refused("redo did not come to its end".into())),
+        None => Ok(()),
     }
 }
 
-fn pay_batches(pool: &Pool, end: TreeId, progress: &Mutex<Progress>) {
+fn pay_batches(pool: &Pool, end: TreeId, progress: &Progress) {
     loop {
         let batch = pool.next_owed(BATCH_PAGES, end);
-        if batch.is_empty() || !pay(pool, batch, progress) {
+        let pages = batch.len();
+        if pages == 0 {
             return;
+        }
+        let refused = pay(pool, batch, progress);
+        if progress.failure.lock().is_some() {
+            return;
+        }
+        if refused == pages {
+            sync::sleep(RETRY_REST);
         }
     }
 }
 
-/// Answers whether it makes sense to go on.
-fn pay(pool: &Pool, pages: Vec<(PageId, TreeId)>, progress: &Mutex<Progress>) -> bool {
+/// Answers how many pages are to be tried again.
+fn pay(pool: &Pool, pages: Vec<(PageId, TreeId)>, progress: &Progress) -> usize {
+    let mut refused = 0;
     for (page, tree) in pages {
         let Err(error) = pool.pay(page) else { continue };
-        let mut progress = progress.lock();
-        match put_aside(pool, page, tree, error) {
-            Ok(given_up) => progress.damage.extend(given_up),
-            Err(error) => {
-                progress.failure.get_or_insert(error);
-                return false;
+        match put_aside(pool, &progress.unreadable, page, tree, error) {
+            Aside::Settled => {}
+            Aside::GivenUp(given_up) => progress.damage.lock().push(given_up),
+            Aside::Later(_) => refused += 1,
+            Aside::Failed(error) => {
+                progress.failure.lock().get_or_insert(error);
+                return refused;
             }
         }
     }
-    let failed = progress.lock().failure.is_some();
-    !failed
+    refused
 }
 
-/// The changes of a damaged page are put aside with it (rules S8): the engine opens, and those who
-/// need the page get an error. None: somebody else was faster, or nobody wants the page any more.
-fn put_aside(pool: &Pool, page: PageId, tree: TreeId, error: Error) -> Result<Option<GivenUp>> {
-    match error {
-        _ if !pool.is_owed(page) => Ok(None),
-        Error::Corrupt { .. } if tree < FIRST_USER_TREE => Err(catalog_damaged(&error)),
-        Error::Corrupt { .. } => {
-            let fresh = pool.give_up(page, tree);
-            Ok(fresh.then(|| GivenUp { page, tree, error: error.of_page(page) }))
-        }
-        other => Err(other),
+/// What becomes of a page that redo could not bring up to date.
+enum Aside {
+    /// Somebody else was faster, or nobody wants the page any more.
+    Settled,
+    GivenUp(GivenUp),
+    /// The disk refused to read it, which may pass.
+    Later(Error),
+    Failed(Error),
+}
+
+/// The changes of a damaged page are put aside with it (rules S8): the engine opens, and those that
+/// need the page get an error. So are those of a page that the disk refuses to read for long.
+fn put_aside(
+    pool: &Pool,
+    unreadable: &Unreadable,
+    page: PageId,
+    tree: TreeId,
+    error: Error,
+) -> Aside {
+    if !pool.is_owed(page) {
+        return Aside::Settled;
+    }
+    if !error.is_bad_read() {
+        return Aside::Failed(error);
+    }
+    let error = error.of_page(page);
+    match unreadable.judge(&error) {
+        Verdict::TryAgain => return Aside::Later(error),
+        Verdict::DiskAway => return Aside::Failed(error),
+        Verdict::GiveUp if tree < FIRST_USER_TREE => return Aside::Failed(catalog_damaged(&error)),
+        Verdict::GiveUp => {}
+    }
+    match pool.give_up(page, tree) {
+        true => Aside::GivenUp(GivenUp { page, tree, error }),
+        false => Aside::Settled,
     }
 }
 
@@ -175,10 +219,11 @@ impl Engine {
         let mut failure = None;
         for (page, tree) in self.pool.next_owed(STEP_PAGES, ALL_TREES) {
             let Err(error) = self.pool.pay(page) else { continue };
-            match put_aside(&self.pool, page, tree, error) {
-                Ok(given_up) => self.record_redo_damage(given_up.as_slice())?,
+            match put_aside(&self.pool, &self.unreadable, page, tree, error) {
+                Aside::Settled => {}
+                Aside::GivenUp(given_up) => self.record_redo_damage(&[given_up])?,
                 // Others can be helped all the same.
-                Err(error) => failure = failure.or(Some(error)),
+                Aside::Later(error) | Aside::Failed(error) => failure = failure.or(Some(error)),
             }
         }
         match failure {
@@ -200,7 +245,7 @@ impl Engine {
 /// what stands in the tree of old versions.
 pub(crate) fn catalog_damaged(error: &Error) -> Error {
     Error::Refused(format!(
-        "the catalog of tables or another tree of the engine itself is damaged ({error}): without \
-         it no table can be used; restore the data directory from a backup"
+        "the catalog of tables or another tree of the engine itself is damaged or cannot be read \
+         ({error}): without it no table can be used; restore the data directory from a backup"
     ))
 }

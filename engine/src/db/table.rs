@@ -1,9 +1,10 @@
 //! An open table: its trees and its counters.
 
 use super::estimate::Remembered;
+use super::hidden_key::HiddenKey;
 use super::overtaken::RowNames;
 use crate::base::codec::put_varint;
-use crate::base::{Csn, TreeId};
+use crate::base::{Csn, Result, TreeId};
 use crate::catalog::TableDef;
 use crate::os::rank::Rank;
 use crate::os::sync::{Mutex, Ranked};
@@ -11,7 +12,7 @@ use crate::store::Store;
 use crate::txn::TreeGate;
 use crate::wal::Wal;
 use std::ops::Bound;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// Log record: varint table id, varint next AUTO_INCREMENT value.
@@ -39,7 +40,7 @@ pub struct IndexSpec {
 pub(crate) struct Counters {
     /// The next AUTO_INCREMENT value.
     autoinc: Mutex<u64>,
-    hidden_key: AtomicU64,
+    hidden_key: HiddenKey,
     /// Truncated or dropped: the name means another table now, or none.
     retired: AtomicBool,
     /// Of one session, and gone after a restart.
@@ -62,10 +63,10 @@ pub struct Table {
 }
 
 impl Counters {
-    pub(crate) fn new(autoinc: u64, hidden_key: u64) -> Self {
+    pub(crate) fn new(autoinc: u64, hidden_key: HiddenKey) -> Self {
         Counters {
             autoinc: Mutex::ranked(Rank::Autoinc, autoinc.max(1)),
-            hidden_key: AtomicU64::new(hidden_key),
+            hidden_key,
             retired: AtomicBool::new(false),
             is_temporary: false,
             remembered: Remembered::default(),
@@ -165,8 +166,8 @@ impl Table {
     }
 
     /// A key for a row of a table without a primary key; never given twice.
-    pub fn next_hidden_key(&self) -> u64 {
-        self.counters.hidden_key.fetch_add(1, Ordering::Relaxed)
+    pub fn next_hidden_key(&self) -> Result<u64> {
+        self.counters.hidden_key.next(&self.gates[0])
     }
 
     pub fn range_estimate(&self, index: usize, low: Bound<&[u8]>, high: Bound<&[u8]>) -> u64 {

@@ -82,6 +82,8 @@ ranks! {
     CheckpointState,
     CheckpointDone,
     ReportedDamage,
+    /// `db`: places that the disk refused to read lately.
+    Unreadable,
     Threads,
     Autoinc,
     /// `db`: the last estimate of a table's size.

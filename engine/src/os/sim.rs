@@ -74,6 +74,8 @@ struct World {
     fail_at: Option<(u64, Fault)>,
     /// Reads of files whose names begin so fail with EIO.
     fail_reads_of: Option<&'static str>,
+    /// Offsets that cannot be read: whoever reads one of them gets EIO.
+    bad_places: std::collections::BTreeSet<(PathBuf, u64)>,
     /// Bytes that all named files together may have.
     capacity_bytes: Option<u64>,
     /// Files of this life that are open, and how many may be.
@@ -119,6 +121,16 @@ impl SimOs {
     /// Reads of files whose names begin with `prefix` fail with EIO until this is called again.
     pub fn fail_reads_of(&self, prefix: Option<&'static str>) {
         self.world.lock().fail_reads_of = prefix;
+    }
+
+    /// Reads of this byte of a file fail with EIO from now on, or no longer.
+    pub fn set_bad_place(&self, path: &Path, offset: u64, is_bad: bool) {
+        let mut world = self.world.lock();
+        let place = (path.to_path_buf(), offset);
+        let _ = match is_bad {
+            true => world.bad_places.insert(place),
+            false => world.bad_places.remove(&place),
+        };
     }
 
     /// Limits the sum of the lengths of all files; calls that need more fail with ENOSPC.
@@ -432,6 +444,16 @@ struct SimFile {
 }
 
 impl SimFile {
+    fn check_places(&self, len: usize, offset: u64) -> Result<()> {
+        let world = self.world.lock();
+        let at = |offset: u64| (self.path.clone(), offset);
+        let mut bad = world.bad_places.range(at(offset)..at(offset + len as u64));
+        match bad.next() {
+            Some(_) => Err(Error::io("read", &self.path, io::Error::from_raw_os_error(libc::EIO))),
+            None => Ok(()),
+        }
+    }
+
     fn check_capacity(&self, len: u64) -> Result<()> {
         let world = self.handle.world.lock();
         world.check_capacity(world.inodes[self.handle.inode].live.len() as u64, len)
@@ -493,6 +515,7 @@ impl File for SimFile {
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
         stall("read");
+        self.check_places(buf.len(), offset)?;
         self.with("read", false, |inode| {
             let from = offset as usize;
             let Some(bytes) = inode.live.get(from..from + buf.len()) else {

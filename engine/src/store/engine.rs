@@ -168,7 +168,7 @@ impl Store {
             // The record may have been replaced, and its place reused, while it was read.
             if self.entry(page)? == Some(entry) {
                 add(&self.counters.corrupt_reads, 1);
-                return Err(error);
+                return Err(error.of_page(page));
             }
         }
     }

@@ -25,6 +25,15 @@ impl Store {
         }
     }
 
+    /// Whether the disk gives anything at all: a place that is certain to have been written.
+    pub fn answers(&self) -> bool {
+        let superblock = superblock_path(&self.dir);
+        let mut block = AlignedBuf::new(BLOCK_BYTES);
+        let mode = OpenMode { create: false, direct: true };
+        let read = self.os.open(&superblock, mode).and_then(|file| file.read_at(&mut block, 0));
+        read.is_ok()
+    }
+
     /// The LSN of the newest image of a page, by the map.
     pub fn lsn_of(&self, page: PageId) -> Result<Option<Lsn>> {
         Ok(self.entry(page)?.map(|entry| entry.lsn()))

@@ -207,7 +207,7 @@ impl Context {
     fn unless_put_aside<T>(&self, tree: Option<TreeId>, done: Result<T>, instead: T) -> Result<T> {
         let aside = |error: &Error| self.put_aside.get().is_some_and(|put| put(tree, error));
         match done {
-            Err(error) if matches!(error, Error::Corrupt { .. }) && aside(&error) => Ok(instead),
+            Err(error) if error.is_bad_read() && aside(&error) => Ok(instead),
             other => other,
         }
     }
@@ -257,8 +257,8 @@ impl Context {
         while left > 0 {
             let Some(open) = self.to_revert.lock().front().cloned() else { return Ok(false) };
             let lsn = match self.revert_piece(&open, &mut left, &mut ahead) {
-                // A damaged chain does not keep those behind it waiting.
-                Err(error @ Error::Corrupt { .. }) => {
+                // A chain that cannot be read does not keep those behind it waiting.
+                Err(error) if error.is_bad_read() => {
                     self.to_revert.lock().rotate_left(1);
                     return Err(error);
                 }

@@ -94,7 +94,7 @@ impl Directory {
             return Err(Error::Refused(format!("{} is missing", superblock.display())));
         }
         match self.store() {
-            Err(Error::Io { op: "open", path, source })
+            Err(Error::Io { op: "open", path, source, .. })
                 if source.kind() == std::io::ErrorKind::NotFound =>
             {
                 Err(Error::Refused(format!("{} is missing", path.display())))
