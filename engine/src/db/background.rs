@@ -168,7 +168,7 @@ impl Engine {
         }
         self.release_log();
         done?;
-        Ok(dropping.into())
+        Ok(dropping?.into())
     }
 
     /// GC of the page store, at the pace that keeps dead space where it is: it rests three times

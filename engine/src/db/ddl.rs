@@ -1,13 +1,19 @@
 //! Create, drop, rename and truncate. Each is one transaction on the catalog, durable before the
 //! call returns (rules M18); the pages of dropped trees are freed in the background.
+//!
+//! Room for the commit is made sure of before. From the commit on memory follows the log, whatever
+//! becomes of the flush: the commit is in the log's order, and a later flush makes it durable. A
+//! create or rename whose flush fails is taken back by a second transaction, if there is room for one.
 
 use super::analysis::RECORD_DROP_TREES;
+#[cfg(test)]
+use super::ddl_tests;
 use super::engine::Engine;
 use super::hidden_key::HiddenKey;
 use super::room::Purpose;
 use super::table::{Counters, IndexSpec, Table, TableSpec};
 use crate::base::codec::put_varint;
-use crate::base::{Csn, Error, Result, TreeId};
+use crate::base::{Csn, Error, Lsn, Result, TreeId};
 use crate::btree::Tree;
 use crate::catalog::{CompressionDef, IndexDef, TableDef};
 use crate::os::planted::{self, Bug};
@@ -56,32 +62,46 @@ impl Engine {
         let def = self.new_trees(spec)?;
         let mut session = self.system_session();
         let made = self.catalog.insert(&mut session, name, &def);
-        self.finish_ddl(session, made).inspect_err(|_| self.forget_trees(&def))?;
+        let end = self.commit_ddl(session, made).inspect_err(|_| self.forget_trees(&def))?;
         let autoinc = def.autoinc_start;
         let table = self.table_from_def(name, def, self.created(is_temporary), {
             Counters::new(autoinc, HiddenKey::first()).temporary(is_temporary)
         })?;
         self.tables.write().insert(name.to_owned(), table);
-        Ok(())
+        self.wal.flush_to(end).inspect_err(|_| drop(self.drop_logged(name)))
     }
 
     /// `false`: there was none.
     pub fn drop_table(&self, name: &str) -> Result<bool> {
         self.check_running()?;
         let _ddl = self.ddl.lock();
-        let Some(table) = self.tables.read().get(name).cloned() else { return Ok(false) };
+        match self.drop_logged(name)? {
+            Some(end) => self.wal.flush_to(end).map(|()| true),
+            None => Ok(false),
+        }
+    }
+
+    /// Answers what is to be flushed, if there was such a table.
+    fn drop_logged(&self, name: &str) -> Result<Option<Lsn>> {
+        let Some(table) = self.tables.read().get(name).cloned() else { return Ok(None) };
         let mut session = self.system_session();
         let removed = self.catalog.remove(&mut session, name);
-        self.finish_ddl(session, removed)?;
+        let end = self.commit_ddl(session, removed)?;
         self.tables.write().remove(name);
         table.retire();
-        self.drop_trees(table.def.trees().map(|index| index.tree).collect())?;
-        Ok(true)
+        self.drop_trees(table.def.trees().map(|index| index.tree).collect());
+        Ok(Some(end))
     }
 
     pub fn rename_table(&self, from: &str, to: &str) -> Result<()> {
         self.admit(Purpose::Add)?;
         let _ddl = self.ddl.lock();
+        let end = self.rename_logged(from, to)?;
+        self.wal.flush_to(end).inspect_err(|_| drop(self.rename_logged(to, from)))
+    }
+
+    /// Answers what is to be flushed.
+    fn rename_logged(&self, from: &str, to: &str) -> Result<Lsn> {
         let table = self.tables.read().get(from).cloned().ok_or(Error::NotFound)?;
         if self.tables.read().contains_key(to) {
             return Err(Error::Exists);
@@ -91,12 +111,12 @@ impl Engine {
             .catalog
             .remove(&mut session, from)
             .and_then(|()| self.catalog.insert(&mut session, to, &table.def));
-        self.finish_ddl(session, renamed)?;
+        let end = self.commit_ddl(session, renamed)?;
         let renamed = Arc::new(table.renamed(to));
         let mut tables = self.tables.write();
         tables.remove(from);
         tables.insert(to.to_owned(), renamed);
-        Ok(())
+        Ok(end)
     }
 
     /// Gives the table new, empty trees. Snapshots from before find it changed.
@@ -113,14 +133,15 @@ impl Engine {
         })?;
         let mut session = self.system_session();
         let replaced = self.catalog.replace(&mut session, name, &def);
-        self.finish_ddl(session, replaced).inspect_err(|_| self.forget_trees(&def))?;
+        let end = self.commit_ddl(session, replaced).inspect_err(|_| self.forget_trees(&def))?;
         let is_temporary = old.counters.is_temporary;
         let table = self.table_from_def(name, def, self.created(is_temporary), {
             Counters::new(autoinc_start, HiddenKey::first()).temporary(is_temporary)
         })?;
         self.tables.write().insert(name.to_owned(), table);
         old.retire();
-        self.drop_trees(old.def.trees().map(|index| index.tree).collect())
+        self.drop_trees(old.def.trees().map(|index| index.tree).collect());
+        self.wal.flush_to(end)
     }
 
     pub fn table(&self, name: &str) -> Result<Option<Arc<Table>>> {
@@ -134,17 +155,17 @@ impl Engine {
         names
     }
 
-    /// The catalog change decides; it is durable when this returns.
-    fn finish_ddl(&self, mut session: Session, outcome: Result<()>) -> Result<()> {
-        if let Err(error) = outcome {
+    /// The catalog change decides. After an error nothing has happened; else it has, and the
+    /// answer is what is to be flushed.
+    fn commit_ddl(&self, mut session: Session, outcome: Result<()>) -> Result<Lsn> {
+        if let Err(error) = outcome.and_then(|()| self.wal.admit_ending()) {
             session.rollback();
             self.wake_background();
             return Err(error);
         }
-        match session.finish_commit() {
-            Some(end) => self.wal.flush_to(end),
-            None => Ok(()),
-        }
+        #[cfg(test)]
+        ddl_tests::commits(self);
+        Ok(session.finish_commit().unwrap_or(Lsn::ZERO))
     }
 
     /// From which snapshot on a new table is known; temporary ones are their session's alone.
@@ -188,38 +209,40 @@ impl Engine {
 
     /// Trees of a table that did not come to be.
     fn forget_trees(&self, def: &TableDef) {
-        // A failure leaves pages that the next open frees.
-        let _ = self.drop_trees(def.trees().map(|index| index.tree).collect());
+        self.drop_trees(def.trees().map(|index| index.tree).collect());
     }
 
     /// Closes trees that no table names any more. Their pages may be freed only when the record
     /// that tells redo to skip them is durable.
-    pub(crate) fn drop_trees(&self, ids: Vec<TreeId>) -> Result<()> {
+    pub(crate) fn drop_trees(&self, ids: Vec<TreeId>) {
         if ids.is_empty() {
-            return Ok(());
+            return;
         }
         ids.iter().for_each(|&id| self.ctx.trees.remove(id));
         ids.iter().for_each(|&id| self.pool.forget_given_up(id));
         let mut payload = Vec::with_capacity(4 + ids.len() * 3);
         put_varint(&mut payload, ids.len() as u64);
         ids.iter().for_each(|id| put_varint(&mut payload, u64::from(id.0)));
-        if !planted::is(Bug::DropTreesNotLogged) {
-            let appended = self.wal.append(RECORD_DROP_TREES, &[&payload]);
-            self.wal.flush_to(appended.end)?;
-        }
-        // Before their pages go: see `Engine::redo_step`.
-        ids.iter().for_each(|&id| self.pool.forget_owed(id));
-        self.dropped_trees.lock().extend(ids);
+        let logged = match planted::is(Bug::DropTreesNotLogged) {
+            true => Lsn::ZERO,
+            false => self.wal.append(RECORD_DROP_TREES, &[&payload]).end,
+        };
+        self.dropped_trees.lock().extend(ids.into_iter().map(|id| (id, logged)));
         self.wake_background();
-        Ok(())
     }
 
     /// Frees some pages of dropped trees. Answers whether any are left.
-    pub(crate) fn free_dropped_step(&self) -> bool {
-        let Some(id) = self.dropped_trees.lock().last().copied() else { return false };
+    pub(crate) fn free_dropped_step(&self) -> Result<bool> {
+        let Some((id, logged)) = self.dropped_trees.lock().last().copied() else {
+            return Ok(false);
+        };
+        self.wal.flush_to(logged)?;
+        // Before their pages go: see `Engine::redo_step`.
+        self.pool.forget_owed(id);
+        self.pool.forget_given_up(id);
         if self.store.free_tree_step(id, FREE_PAGES_PER_STEP) {
-            self.dropped_trees.lock().retain(|&other| other != id);
+            self.dropped_trees.lock().retain(|(other, _)| *other != id);
         }
-        !self.dropped_trees.lock().is_empty()
+        Ok(!self.dropped_trees.lock().is_empty())
     }
 }

@@ -78,8 +78,9 @@ pub struct Engine {
     flush_at_commit: AtomicU8,
     sessions: Mutex<HashMap<u64, Weak<Owner>>>,
     pub(crate) prepared: Mutex<HashMap<Vec<u8>, Detached>>,
-    /// Trees of dropped tables whose pages are not all free yet.
-    pub(crate) dropped_trees: Mutex<Vec<crate::base::TreeId>>,
+    /// Trees of dropped tables whose pages are not all free yet, and the end of the log record
+    /// that must be durable before.
+    pub(crate) dropped_trees: Mutex<Vec<(crate::base::TreeId, Lsn)>>,
     pub(crate) stopped: AtomicBool,
     pub(crate) bell: Arc<Bell>,
     /// Of the worker that evicts: misses ring it often.

@@ -27,6 +27,8 @@ mod damage;
 #[cfg(test)]
 mod damage_tests;
 mod ddl;
+#[cfg(test)]
+mod ddl_tests;
 mod engine;
 mod estimate;
 #[cfg(test)]

@@ -432,7 +432,8 @@ impl Engine {
         orphans.retain(|id| !known.contains(id));
         orphans.sort_unstable();
         orphans.dedup();
-        self.drop_trees(orphans)
+        self.drop_trees(orphans);
+        Ok(())
     }
 
     fn open_table(&self, name: &str, def: TableDef, autoinc: u64) -> Result<Arc<Table>> {

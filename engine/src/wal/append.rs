@@ -21,6 +21,8 @@ const SPARE_SEGMENTS: u64 = 2;
 const CHUNK_BYTES_MAX: u64 = 1 << 20;
 /// The last part of a segment that even owed work leaves to commits and aborts.
 const OWED_SHARE: u64 = 4;
+/// The last part that is left when work ends that must not find the log full behind its outcome.
+const ENDING_SHARE: u64 = 16;
 
 /// The log. See the room's invariants.
 pub struct Wal {
@@ -109,6 +111,12 @@ impl Wal {
     /// without which no room comes back: leaves only a quarter of a segment.
     pub fn admit_owed(&self) -> Result<()> {
         self.admit_with(self.segments.segment_bytes / OWED_SHARE)
+    }
+
+    /// As [`Wal::admit_owed`] for what ends work that was admitted, or gives room back, in a few
+    /// records: nothing that was appended so far is left without room.
+    pub fn admit_ending(&self) -> Result<()> {
+        self.admit_with(self.segments.segment_bytes / ENDING_SHARE)
     }
 
     fn admit_with(&self, least_bytes: u64) -> Result<()> {
