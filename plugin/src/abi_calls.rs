@@ -559,7 +559,9 @@ fn sluice_check_table(handler: *mut Handler, quick: u32, print: Print, context: 
         // SAFETY: argument 1.
         let handler = unsafe { borrow(handler)? };
         let depth = if quick != 0 { CheckDepth::Quick } else { CheckDepth::Full };
-        let faults = handler.check(engine::get()?, depth)?.faults;
+        // The context is the session, as its handle for the host.
+        let killed = || engine::is_killed(context as u64);
+        let faults = handler.check(engine::get()?, depth, &killed)?.faults;
         faults.iter().for_each(|fault| print_text(print, context, fault));
         Ok(if faults.is_empty() { 0 } else { HA_ERR_CRASHED })
     })

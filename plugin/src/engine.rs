@@ -127,6 +127,11 @@ pub fn wait_over() {
     }
 }
 
+/// Was the session, or its statement, killed?
+pub fn is_killed(session: u64) -> bool {
+    HOST.get().is_some_and(|host| (host.killed)(session) != 0)
+}
+
 pub struct Host;
 
 impl db::Host for Host {
@@ -155,7 +160,7 @@ impl db::Host for Host {
             }
         }
         // A kill that came before the wait began woke nobody.
-        if (host.killed)(waiter) != 0 {
+        if is_killed(waiter) {
             if let Ok(engine) = get() {
                 engine.interrupt(waiter);
             }

@@ -14,7 +14,7 @@ use crate::shape::{Collator, Index, Shape};
 use sluice_engine::base::codec::put_bytes;
 use sluice_engine::base::{Error, Result};
 use sluice_engine::db::{
-    CheckDepth, Cursor, Direction, Engine, Entry, ReadMode, RowWrite, Table, TableReport,
+    CheckDepth, Cursor, Direction, Engine, Entry, Killed, ReadMode, RowWrite, Table, TableReport,
 };
 use std::ops::Bound;
 use std::sync::Arc;
@@ -259,8 +259,13 @@ impl Handler {
     }
 
     /// CHECK TABLE.
-    pub fn check(&self, engine: &Arc<Engine>, depth: CheckDepth) -> Result<TableReport> {
-        engine.check_table(&self.name, depth)
+    pub fn check(
+        &self,
+        engine: &Arc<Engine>,
+        depth: CheckDepth,
+        killed: &Killed<'_>,
+    ) -> Result<TableReport> {
+        engine.check_table(&self.name, depth, killed)
     }
 
     // Writing.

@@ -84,12 +84,20 @@ fn verify_entry(node: Node<'_>, i: usize) -> std::result::Result<(), &'static st
 /// Faults that one check of a tree collects: a damaged disk needs no longer list.
 const FAULTS_MAX: usize = 100;
 
+/// What one step of a check came to.
+enum Step {
+    /// The leaf was verified; the next one begins here, if there is one.
+    Behind(Option<Vec<u8>>),
+    /// A node could not be verified; what lies under it ends here.
+    Fault(Error, Option<Vec<u8>>),
+}
+
 impl Tree {
     /// Verifies every node, its place under its parent, and the order of all keys; answers the first
-    /// fault. Other threads may go on; each subtree is verified as it is when its parent is latched.
+    /// fault.
     pub fn check(&self) -> Result<TreeShape> {
         let mut faults = Vec::new();
-        let shape = self.check_all(&mut faults);
+        let shape = self.check_all(&mut faults, &mut || false)?;
         match faults.into_iter().next() {
             None => Ok(shape),
             Some(error) => Err(error),
@@ -97,60 +105,118 @@ impl Tree {
     }
 
     /// As [`Tree::check`], and goes on behind a fault with what can still be reached. The shape
-    /// counts what was verified.
-    pub fn check_all(&self, faults: &mut Vec<Error>) -> TreeShape {
+    /// counts what was verified. Answers an error only when `stop` says so, which is asked at each
+    /// leaf.
+    ///
+    /// Other threads may go on: no latch is held from one leaf to the next, and each node is compared
+    /// with its parent while both are latched. A leaf's place is its low fence. An inner node is
+    /// verified on the way to its leftmost leaf; what a split or merge moves behind the walk was
+    /// verified where it stood before.
+    pub fn check_all(
+        &self,
+        faults: &mut Vec<Error>,
+        stop: &mut dyn FnMut() -> bool,
+    ) -> Result<TreeShape> {
         let mut shape = TreeShape::default();
-        let root = match self.read_root() {
-            Ok(root) => root,
-            Err(error) => {
-                faults.push(error);
-                return shape;
+        let mut at = Vec::new();
+        while faults.len() < FAULTS_MAX {
+            if stop() {
+                return Err(Error::Interrupted);
             }
-        };
-        let node = Node::new(&root);
-        shape.height = u64::from(node.level()) + 1;
-        if !node.low().is_empty() || node.high().is_some() {
-            faults.push(self.corrupt("the root does not cover all keys", self.root));
+            self.bring_in(&at);
+            let next = match self.check_path(&at, &mut shape) {
+                Ok(Step::Behind(next)) => next,
+                Ok(Step::Fault(error, next)) => {
+                    faults.push(error);
+                    next
+                }
+                Err(error) => {
+                    faults.push(error);
+                    break;
+                }
+            };
+            let Some(next) = next else { break };
+            if next <= at {
+                faults.push(self.corrupt("fences do not ascend", self.root));
+                break;
+            }
+            at = next;
         }
-        self.check_subtree(&root, &mut shape, faults);
-        shape
+        Ok(shape)
     }
 
-    fn check_subtree(&self, guard: &ReadGuard, shape: &mut TreeShape, faults: &mut Vec<Error>) {
-        if let Err(error) = check_page(guard) {
-            return faults.push(error.of_page(guard.page()));
-        }
-        let node = Node::new(guard);
-        if node.is_leaf() {
-            shape.leaves += 1;
-            shape.entries += node.count() as u64;
-            shape.leaf_used_bytes += node.used() as u64;
-            return;
-        }
-        shape.inner_nodes += 1;
-        for i in 0..node.count() {
-            if faults.len() >= FAULTS_MAX {
+    /// Loads the nodes on the way to a leaf, none of them with the latch of another held: the
+    /// walk that follows finds them in memory. What fails here fails there too, or was a race.
+    fn bring_in(&self, at: &[u8]) {
+        let mut page = self.root;
+        let mut above = None;
+        while let Ok(guard) = self.env.pool.read(page) {
+            let node = Node::new(&guard);
+            if node.is_leaf() || above.is_some_and(|level| node.level() >= level) {
                 return;
             }
-            match self.check_child(node, i) {
-                Ok(child) => self.check_subtree(&child, shape, faults),
-                Err(error) => faults.push(error),
-            }
+            above = Some(node.level());
+            page = node.child(node.child_slot(at));
         }
     }
 
-    fn check_child(&self, node: Node<'_>, i: usize) -> Result<ReadGuard> {
-        let child = self.read_child(node, i)?;
+    /// Verifies the leaf of `at`, and all nodes above it that begin there. An error is the root's.
+    fn check_path(&self, at: &[u8], shape: &mut TreeShape) -> Result<Step> {
+        let mut guard = self.read_root()?;
+        let root = Node::new(&guard);
+        if at.is_empty() {
+            shape.height = u64::from(root.level()) + 1;
+        }
+        if !root.low().is_empty() || root.high().is_some() {
+            return Err(self.corrupt("the root does not cover all keys", self.root));
+        }
+        let mut end = None;
+        loop {
+            let node = Node::new(&guard);
+            let begins_here = node.low() == at;
+            if node.is_leaf() || begins_here {
+                if let Err(error) = check_page(&guard) {
+                    return Ok(Step::Fault(error.of_page(guard.page()), end));
+                }
+            }
+            if node.is_leaf() {
+                shape.count_leaf(node, at);
+                return Ok(Step::Behind(node.high().map(<[u8]>::to_vec)));
+            }
+            shape.inner_nodes += u64::from(begins_here);
+            let slot = node.child_slot(at);
+            end = high_of(node, slot);
+            guard = match self.check_child(node, slot) {
+                Ok(child) => child,
+                Err(error) => return Ok(Step::Fault(error, end)),
+            };
+        }
+    }
+
+    fn check_child(&self, node: Node<'_>, slot: usize) -> Result<ReadGuard> {
+        let child = self.read_child(node, slot)?;
         let below = Node::new(&child);
-        let low = node.key(i);
-        let high = if i + 1 < node.count() {
-            Some(node.key(i + 1))
-        } else {
-            node.high().map(<[u8]>::to_vec)
-        };
-        if below.low() != low || below.high() != high.as_deref() {
+        if below.low() != node.key(slot) || below.high() != high_of(node, slot).as_deref() {
             return Err(self.corrupt("fences differ from the parent's", below.page_id()));
         }
         Ok(child)
+    }
+}
+
+impl TreeShape {
+    /// Entries before `at` were counted in the leaf that has been merged with this one.
+    fn count_leaf(&mut self, node: Node<'_>, at: &[u8]) {
+        let counted = node.search(at).unwrap_or_else(|slot| slot);
+        self.leaves += 1;
+        self.entries += (node.count() - counted) as u64;
+        self.leaf_used_bytes += node.used() as u64;
+    }
+}
+
+/// Where the child in a slot ends.
+fn high_of(node: Node<'_>, slot: usize) -> Option<Vec<u8>> {
+    match slot + 1 < node.count() {
+        true => Some(node.key(slot + 1)),
+        false => node.high().map(<[u8]>::to_vec),
     }
 }

@@ -1,7 +1,7 @@
 use super::node::Node;
 use super::*;
 use crate::base::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
-use crate::base::{Lsn, PageId, Result, TreeId, PAGE_BYTES};
+use crate::base::{Error, Lsn, PageId, Result, TreeId, PAGE_BYTES};
 use crate::buffer::{Pool, PoolOptions};
 use crate::os::sim::{SimOs, SimRng};
 use std::collections::BTreeMap;
@@ -339,4 +339,48 @@ fn keys_and_values_over_the_limit_are_refused() {
     assert!(put(&[1; KEY_BYTES_MAX + 1], &[]).is_err());
     assert!(put(&[1], &[2; VALUE_BYTES_MAX + 1]).is_err());
     assert_eq!(tree.check().unwrap().entries, 1);
+}
+
+/// At each leaf others change what they like: they find no latch held, and the check no fault.
+#[test]
+fn a_check_holds_no_latch_between_leaves() {
+    let env = new_env(16 << 20);
+    let tree = Tree::create(Arc::clone(&env), TREE).unwrap();
+    (0..40_000u64).for_each(|i| put(&tree, &(2 * i).to_be_bytes(), &[5; 100]));
+    for seed in 0..3u64 {
+        let mut rng = SimRng::new(seed);
+        let (mut faults, mut leaves) = (Vec::new(), 0u64);
+        let shape = tree.check_all(&mut faults, &mut || {
+            leaves += 1;
+            drop(env.pool.write(tree.root()).unwrap());
+            // Around the walk, behind it and before it: splits, and leaves that become empty.
+            let place = [leaves * 130, rng.below(40_000), 20_000][rng.below(3) as usize];
+            for i in 0..80 {
+                let key = 2 * (place + i) + rng.below(2);
+                match seed {
+                    0 => drop(remove(&tree, &key.to_be_bytes())),
+                    _ => put(&tree, &key.to_be_bytes(), &[seed as u8; 100]),
+                }
+            }
+            false
+        });
+        assert_eq!(faults.len(), 0, "{:?}", faults.first());
+        assert_eq!(shape.unwrap().leaves, leaves);
+        let after = tree.check().unwrap();
+        let all = scan(&tree, Bound::Unbounded, Direction::Forward).len();
+        assert_eq!(after.entries, all as u64);
+    }
+}
+
+#[test]
+fn a_check_is_stopped_at_any_leaf() {
+    let env = new_env(16 << 20);
+    let tree = Tree::create(Arc::clone(&env), TREE).unwrap();
+    (0..5_000u64).for_each(|i| put(&tree, &i.to_be_bytes(), &[5; 100]));
+    let mut left = 5;
+    let stopped = tree.check_all(&mut Vec::new(), &mut || {
+        left -= 1;
+        left == 0
+    });
+    assert!(matches!(stopped, Err(Error::Interrupted)));
 }

@@ -2,6 +2,9 @@
 //!
 //! Pages come through the buffer pool, so a page that is not in memory is read from disk and its
 //! checksum verified. Index and rows are read with one snapshot, so sessions may go on meanwhile.
+//!
+//! Rows and entries are compared by sums that do not depend on the order, so the memory does not
+//! grow with the table. Where the sums differ, the keys are compared, a share of them at a time.
 
 use super::engine::Engine;
 use super::table::Table;
@@ -32,40 +35,80 @@ pub struct TableReport {
     pub faults: Vec<String>,
 }
 
-/// A clustered key in 8 bytes: two different sets of keys have equal sorted digests by an accident
-/// of one in 2^64 only.
+/// Keys that are compared at a time, in 8 bytes each, rows and entries.
+const COMPARED_KEYS: u64 = if cfg!(test) { 64 } else { 4 << 20 };
+/// Entries that are read before the session is asked whether it was killed.
+const ENTRIES_PER_ASKING: u64 = 256;
+
+/// A clustered key in 8 bytes.
 fn digest(key: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
     hasher.write(key);
     hasher.finish()
 }
 
+/// Digests, each as often as it was added: two different collections are equal by an accident of
+/// one in 2^128 only.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+struct Sums {
+    count: u64,
+    plain: u64,
+    mixed: u64,
+}
+
+impl Sums {
+    fn add(&mut self, digest: u64) {
+        let folded = (digest ^ digest >> 31).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        self.count += 1;
+        self.plain = self.plain.wrapping_add(digest);
+        self.mixed = self.mixed.wrapping_add((folded ^ folded >> 29).wrapping_mul(digest | 1));
+    }
+}
+
+/// Whether the session that asked for the check was killed.
+pub type Killed<'a> = dyn Fn() -> bool + 'a;
+
 impl Engine {
     /// Verifies one table. [`Table::name_rows`] makes the comparison of indexes exact; without it
-    /// the clustered key is looked for in the entry, by what the rows' keys are.
-    pub fn check_table(self: &Arc<Self>, name: &str, depth: CheckDepth) -> Result<TableReport> {
+    /// the clustered key is looked for in the entry, by what the rows' keys are, all of which are
+    /// then in memory at once.
+    pub fn check_table(
+        self: &Arc<Self>,
+        name: &str,
+        depth: CheckDepth,
+        killed: &Killed<'_>,
+    ) -> Result<TableReport> {
         let table = self.table(name)?.ok_or(Error::NotFound)?;
         let mut report = TableReport { name: name.to_owned(), ..Default::default() };
-        self.check_trees(&table, &mut report);
+        self.check_trees(&table, killed, &mut report)?;
         // A damaged tree cannot be compared; what is wrong with it is known by now.
         if depth == CheckDepth::Full && report.faults.is_empty() {
             let mut trx = self.begin(0);
-            let found = check_rows(&mut trx, &table, &mut report);
+            let found = Comparison { trx: &mut trx, table: &table, killed }.run(&mut report);
             trx.rollback();
-            if let Err(error) = found {
-                self.report_damage(&error);
-                report.faults.push(error.to_string());
+            match found {
+                Err(Error::Interrupted) => return Err(Error::Interrupted),
+                Err(error) => {
+                    self.report_damage(&error);
+                    report.faults.push(error.to_string());
+                }
+                Ok(()) => {}
             }
         }
         Ok(report)
     }
 
-    fn check_trees(&self, table: &Table, report: &mut TableReport) {
+    fn check_trees(
+        &self,
+        table: &Table,
+        killed: &Killed<'_>,
+        report: &mut TableReport,
+    ) -> Result<()> {
         let trees = table.gates.iter().chain([&table.long_values]).enumerate();
         for (i, gate) in trees {
             let Some(_inside) = gate.enter() else { continue };
             let mut faults = Vec::new();
-            let shape = gate.tree().check_all(&mut faults);
+            let shape = gate.tree().check_all(&mut faults, &mut || killed())?;
             report.pages += shape.inner_nodes + shape.leaves;
             let part = match i {
                 0 => "rows".to_owned(),
@@ -77,58 +120,120 @@ impl Engine {
                 report.faults.push(format!("{part}: {error}"));
             }
         }
+        Ok(())
     }
 }
 
 /// Gets key and payload of an entry.
 type Visit<'a> = dyn FnMut(&[u8], &[u8]) -> Result<()> + 'a;
 
-/// Calls `f` with every entry of an index that the transaction's snapshot sees.
-fn visit(trx: &mut Trx, table: &Arc<Table>, index: usize, f: &mut Visit<'_>) -> Result<()> {
-    let mut cursor = TableCursor::default();
-    let all = Bound::Unbounded;
-    trx.seek(&mut cursor, table, index, all, all, Direction::Forward, ReadMode::Snapshot)?;
-    while trx.next(&mut cursor)? {
-        f(cursor.key(), cursor.payload())?;
-    }
-    Ok(())
+/// What is wrong with an index, each kind counted.
+#[derive(Default)]
+struct Differences {
+    /// Entries that name no row.
+    lost: u64,
+    doubled: u64,
+    /// Rows that no entry names.
+    missed: u64,
 }
 
-fn check_rows(trx: &mut Trx, table: &Arc<Table>, report: &mut TableReport) -> Result<()> {
-    let mut rows = Vec::new();
-    visit(trx, table, 0, &mut |key, _| {
-        rows.push(digest(key));
+/// Every index against the rows, with one snapshot.
+struct Comparison<'a> {
+    trx: &'a mut Trx,
+    table: &'a Arc<Table>,
+    killed: &'a Killed<'a>,
+}
+
+impl Comparison<'_> {
+    fn run(mut self, report: &mut TableReport) -> Result<()> {
+        let mut rows = Sums::default();
+        self.visit(0, &mut |key, _| {
+            rows.add(digest(key));
+            Ok(())
+        })?;
+        report.rows = rows.count;
+        for index in 1..self.table.gates.len() {
+            let differences = self.compare(index, rows)?;
+            let faults = [
+                (differences.lost, "entries have no row"),
+                (differences.doubled, "entries name a row that another one names"),
+                (differences.missed, "rows have no entry"),
+            ];
+            for (count, what) in faults.into_iter().filter(|fault| fault.0 > 0) {
+                report.faults.push(format!("secondary index {index}: {count} {what}"));
+            }
+        }
         Ok(())
-    })?;
-    rows.sort_unstable();
-    report.rows = rows.len() as u64;
-    for index in 1..table.gates.len() {
+    }
+
+    /// Calls `f` with every entry of an index that the snapshot sees.
+    fn visit(&mut self, index: usize, f: &mut Visit<'_>) -> Result<()> {
+        let mut cursor = TableCursor::default();
+        let (all, forward) = (Bound::Unbounded, Direction::Forward);
+        let mut visited = 0u64;
+        self.trx.seek(&mut cursor, self.table, index, all, all, forward, ReadMode::Snapshot)?;
+        while self.trx.next(&mut cursor)? {
+            if visited % ENTRIES_PER_ASKING == 0 && (self.killed)() {
+                return Err(Error::Interrupted);
+            }
+            visited += 1;
+            f(cursor.key(), cursor.payload())?;
+        }
+        Ok(())
+    }
+
+    fn compare(&mut self, index: usize, rows: Sums) -> Result<Differences> {
+        let Some(row_key) = self.table.row_names() else {
+            return self.compare_share(index, (0, 1));
+        };
+        let mut named = Sums::default();
+        self.visit(index, &mut |key, payload| {
+            named.add(digest(&row_key(index, key, payload)?));
+            Ok(())
+        })?;
+        let mut found = Differences::default();
+        if named == rows {
+            return Ok(found);
+        }
+        let shares = named.count.max(rows.count) / COMPARED_KEYS + 1;
+        for share in 0..shares {
+            let part = self.compare_share(index, (share, shares))?;
+            found.lost += part.lost;
+            found.doubled += part.doubled;
+            found.missed += part.missed;
+        }
+        Ok(found)
+    }
+
+    /// Compares the keys of one share of many, by their digests.
+    fn compare_share(&mut self, index: usize, (share, shares): (u64, u64)) -> Result<Differences> {
+        let is_of_share = |digest: u64| digest % shares == share;
+        let mut rows = Vec::new();
+        self.visit(0, &mut |key, _| {
+            rows.extend(Some(digest(key)).filter(|row| is_of_share(*row)));
+            Ok(())
+        })?;
+        rows.sort_unstable();
+        let names = self.table.row_names();
         let mut named = Vec::with_capacity(rows.len());
-        let mut lost = 0u64;
-        visit(trx, table, index, &mut |key, payload| {
-            let of_row = match table.row_names() {
+        let mut lost = 0;
+        self.visit(index, &mut |key, payload| {
+            let of_row = match &names {
                 Some(row_key) => Some(digest(&row_key(index, key, payload)?)),
                 None => guess_row(&rows, key, payload),
             };
             match of_row.filter(|row| rows.binary_search(row).is_ok()) {
                 Some(row) => named.push(row),
-                None => lost += 1,
+                None => lost += u64::from(of_row.is_none_or(is_of_share)),
             }
             Ok(())
         })?;
         named.sort_unstable();
         let entries = named.len();
         named.dedup();
-        let faults = [
-            (lost, "entries have no row"),
-            ((entries - named.len()) as u64, "entries name a row that another one names"),
-            ((rows.len() - named.len()) as u64, "rows have no entry"),
-        ];
-        for (count, what) in faults.into_iter().filter(|fault| fault.0 > 0) {
-            report.faults.push(format!("secondary index {index}: {count} {what}"));
-        }
+        let doubled = (entries - named.len()) as u64;
+        Ok(Differences { lost, doubled, missed: (rows.len() - named.len()) as u64 })
     }
-    Ok(())
 }
 
 /// Where a secondary entry keeps the clustered key: in front of its payload (unique, no NULL), or

@@ -54,7 +54,7 @@ impl Engine {
     }
 
     fn create(&self, name: &str, spec: TableSpec, is_temporary: bool) -> Result<()> {
-        self.admit(Purpose::Add)?;
+        self.admit(Purpose::Add, None)?;
         let _ddl = self.ddl.lock();
         if self.tables.read().contains_key(name) {
             return Err(Error::Exists);
@@ -94,7 +94,7 @@ impl Engine {
     }
 
     pub fn rename_table(&self, from: &str, to: &str) -> Result<()> {
-        self.admit(Purpose::Add)?;
+        self.admit(Purpose::Add, None)?;
         let _ddl = self.ddl.lock();
         let end = self.rename_logged(from, to)?;
         self.wal.flush_to(end).inspect_err(|_| drop(self.rename_logged(to, from)))
@@ -121,7 +121,7 @@ impl Engine {
 
     /// Gives the table new, empty trees. Snapshots from before find it changed.
     pub fn truncate_table(&self, name: &str, autoinc_start: u64) -> Result<()> {
-        self.admit(Purpose::Delete)?;
+        self.admit(Purpose::Delete, None)?;
         let _ddl = self.ddl.lock();
         let old = self.tables.read().get(name).cloned().ok_or(Error::NotFound)?;
         let indexes = old.def.indexes.iter().map(|i| IndexSpec { unique: i.unique }).collect();

@@ -139,7 +139,7 @@ fn assert_memory_is_as_disk(
     assert_eq!(engine.table_names(), names, "{place}");
     for (name, want) in names.iter().zip(&contents) {
         assert_eq!(&rows(&engine, name), want, "{place}");
-        let report = engine.check_table(name, CheckDepth::Quick).unwrap();
+        let report = engine.check_table(name, CheckDepth::Quick, &|| false).unwrap();
         assert_eq!(report.faults, Vec::<String>::new(), "{place}");
     }
     // The names are free, or taken, as they were.

@@ -191,10 +191,11 @@ impl Engine {
         Session::new(Arc::clone(&self.ctx), self.ctx.locks.owner(0))
     }
 
-    /// Refuses or delays a write: called with no latch held, before each row operation.
-    pub(crate) fn admit(&self, purpose: Purpose) -> Result<()> {
+    /// Refuses or delays a write: called with no latch held, before each row operation. A kill of
+    /// the session ends the wait.
+    pub(crate) fn admit(&self, purpose: Purpose, session: Option<&Session>) -> Result<()> {
         self.check_running()?;
-        self.check_room(purpose)?;
+        self.check_room(purpose, session)?;
         match purpose {
             Purpose::Add => self.wal.admit()?,
             Purpose::Delete => self.wal.admit_owed()?,
@@ -205,7 +206,7 @@ impl Engine {
         if self.redo_bytes() < self.log_capacity() {
             return Ok(());
         }
-        self.wait_for_room()
+        self.wait_for_room(session)
     }
 
     /// Writers do a part of the purge, one at a time, when it falls behind: so its backlog and
@@ -223,7 +224,7 @@ impl Engine {
     }
 
     #[cold]
-    fn wait_for_room(&self) -> Result<()> {
+    fn wait_for_room(&self, session: Option<&Session>) -> Result<()> {
         if !self.config.background {
             return self.checkpoint_now();
         }
@@ -231,6 +232,7 @@ impl Engine {
         let slice = Duration::from_millis(20);
         while self.redo_bytes() >= self.log_capacity() {
             self.check_running()?;
+            session.map_or(Ok(()), Session::check_interrupt)?;
             self.wal.admit()?;
             // Without a store there will be no checkpoint.
             self.store.check_poison()?;

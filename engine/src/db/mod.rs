@@ -21,6 +21,8 @@ mod analysis;
 mod background;
 mod binlog;
 mod check;
+#[cfg(test)]
+mod check_tests;
 mod checkpoint;
 mod config;
 mod damage;
@@ -63,7 +65,7 @@ mod unreadable;
 pub use crate::binlog::{Binlog, Completion, Decision, Fallback, Known, Verdict, Write};
 pub use crate::btree::Direction;
 pub use crate::txn::{Isolation, ReadMode, Savepoint, WaitPolicy};
-pub use check::{CheckDepth, TableReport};
+pub use check::{CheckDepth, Killed, TableReport};
 pub use config::{Compression, Config, FlushAtCommit, Host, Level, NoHost};
 pub use engine::Engine;
 pub use estimate::TableSize;

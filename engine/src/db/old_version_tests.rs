@@ -392,7 +392,7 @@ fn hold_and_crash(seed: u64) {
         assert_is(&mut engine.begin(1), &table, &found, &context);
         assert_tidy(&engine, &table, found.len());
         assert_eq!(
-            engine.check_table(TABLE, CheckDepth::Quick).unwrap().faults,
+            engine.check_table(TABLE, CheckDepth::Quick, &|| false).unwrap().faults,
             Vec::<String>::new(),
             "{context}"
         );

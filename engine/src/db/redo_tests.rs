@@ -36,7 +36,7 @@ fn assert_contents(engine: &Arc<Engine>, contents: &Contents) {
             let found = scan(engine, &table, index).unwrap();
             assert_eq!(found, expected(&contents[name], index));
         }
-        let report = engine.check_table(name, CheckDepth::Full).unwrap();
+        let report = engine.check_table(name, CheckDepth::Full, &|| false).unwrap();
         assert_eq!(report.faults, Vec::<String>::new());
     }
 }

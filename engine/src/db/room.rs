@@ -11,6 +11,7 @@
 
 use super::engine::Engine;
 use crate::base::{Error, Result, BLOCK_BYTES, PAGE_BYTES};
+use crate::txn::Session;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -49,11 +50,11 @@ struct Measured {
 
 impl Engine {
     /// Refuses work for which there is no room; called with no latch held.
-    pub(crate) fn check_room(&self, purpose: Purpose) -> Result<()> {
+    pub(crate) fn check_room(&self, purpose: Purpose, session: Option<&Session>) -> Result<()> {
         if self.wal.end_estimate().0 < self.room.lease_end.load(Relaxed) {
             return Ok(());
         }
-        let refused = self.measure_room(purpose);
+        let refused = self.measure_room(purpose, session);
         if refused.is_err() {
             self.room.refused.fetch_add(1, Relaxed);
         }
@@ -69,10 +70,10 @@ impl Engine {
     pub(crate) fn refresh_room(&self) {
         self.room.lease_end.store(0, Relaxed);
         // Whoever wants to write is told.
-        let _ = self.measure_room(Purpose::Add);
+        let _ = self.measure_room(Purpose::Add, None);
     }
 
-    fn measure_room(&self, purpose: Purpose) -> Result<()> {
+    fn measure_room(&self, purpose: Purpose, session: Option<&Session>) -> Result<()> {
         let tightest = self.tightest(Purpose::Add);
         let spare = tightest.have.saturating_sub(tightest.need);
         let short = tightest.have < tightest.need;
@@ -84,13 +85,13 @@ impl Engine {
             return Ok(());
         }
         if purpose == Purpose::Delete {
-            return self.make_room_for_delete();
+            return self.make_room_for_delete(session);
         }
         Err(Error::Full { what: tightest.what })
     }
 
     /// A delete waits for what GC and checkpoints can do for it.
-    fn make_room_for_delete(&self) -> Result<()> {
+    fn make_room_for_delete(&self, session: Option<&Session>) -> Result<()> {
         let mut waited = Duration::ZERO;
         loop {
             let tightest = self.tightest(Purpose::Delete);
@@ -101,6 +102,7 @@ impl Engine {
                 return Err(Error::Full { what: tightest.what });
             }
             self.check_running()?;
+            session.map_or(Ok(()), Session::check_interrupt)?;
             if self.config.background {
                 self.wake_background();
                 self.wait_for_announcement(GC_WAIT_SLICE);

@@ -138,7 +138,7 @@ fn a_table_of_twenty_pools_is_right_and_comes_back_after_a_crash() {
         engine = open(&os).unwrap();
         assert_rows(&engine, &model, "after the crash");
         assert_eq!(
-            engine.check_table(TABLE, CheckDepth::Quick).unwrap().faults,
+            engine.check_table(TABLE, CheckDepth::Quick, &|| false).unwrap().faults,
             Vec::<String>::new()
         );
     }
@@ -377,7 +377,7 @@ fn assert_survives(os: &Arc<SimOs>, ledger: &Ledger, context: &str) {
     let certain = ledger.in_doubt.as_ref() == Some(&found);
     assert!(certain || found == ledger.acknowledged, "{context}: other rows than acknowledged");
     assert_eq!(
-        engine.check_table(TABLE, CheckDepth::Quick).unwrap().faults,
+        engine.check_table(TABLE, CheckDepth::Quick, &|| false).unwrap().faults,
         Vec::<String>::new(),
         "{context}"
     );

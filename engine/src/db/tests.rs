@@ -257,7 +257,7 @@ fn crash_run(seed: u64) {
         while engine.ctx.purge_step(100).unwrap() {}
         assert_is(&mut trx, &table, &model, &context);
         assert_eq!(
-            engine.check_table(TABLE, CheckDepth::Full).unwrap().faults,
+            engine.check_table(TABLE, CheckDepth::Full, &|| false).unwrap().faults,
             Vec::<String>::new(),
             "{context}"
         );

@@ -178,7 +178,7 @@ impl Trx {
         purpose: Purpose,
         f: impl FnOnce(&mut Trx) -> Result<()>,
     ) -> Result<()> {
-        self.engine.admit(purpose)?;
+        self.engine.admit(purpose, Some(&self.session))?;
         let before = self.session.savepoint();
         let outcome = f(self);
         if let Err(error) = outcome {

@@ -173,6 +173,14 @@ impl Session {
         }
     }
 
+    /// A killed session reads no further.
+    pub(crate) fn check_interrupt(&self) -> Result<()> {
+        match self.owner.is_interrupted() {
+            true => Err(Error::Interrupted),
+            false => Ok(()),
+        }
+    }
+
     fn next_seen(&mut self, cursor: &mut Cursor) -> Result<bool> {
         let view = self.view();
         loop {
@@ -236,8 +244,9 @@ impl Session {
         }
     }
 
-    /// Copies the next entries of one leaf.
+    /// Copies the next entries of one leaf, which may be none.
     fn fill_batch(&mut self, view: View, cursor: &mut Cursor) -> Result<()> {
+        self.check_interrupt()?;
         let Some(gate) = cursor.gate.clone() else {
             cursor.ended = true;
             return Ok(());
@@ -252,34 +261,35 @@ impl Session {
         let mut reached_end = false;
         let mut last = (0, 0);
         let mut visited = 0usize;
-        let end = gate.tree().scan_leaf(as_slice(from), direction, &mut |key, entry| {
-            if past(key, to, direction) {
-                reached_end = true;
-                return ControlFlow::Break(());
-            }
-            visited += 1;
-            let at = bytes.len();
-            bytes.extend_from_slice(key);
-            last = (at, bytes.len());
-            match self.judge_item(view, follows, entry) {
-                Ok(None) => batch.push(Item::Contested { key: last }),
-                Ok(Some(Seen::Live(payload))) => {
-                    bytes.extend_from_slice(payload);
-                    batch.push(Item::Live { key: last, payload: (last.1, bytes.len()) });
-                }
-                Ok(Some(Seen::Older(head))) => batch.push(Item::Older { key: last, head }),
-                Ok(Some(Seen::Nothing)) => {}
-                Err(error) => {
-                    fault = Some(error);
+        let (end, _) =
+            gate.tree().scan_one_leaf(as_slice(from), direction, &mut |key, entry| {
+                if past(key, to, direction) {
+                    reached_end = true;
                     return ControlFlow::Break(());
                 }
-            }
-            if batch.len() >= limit || bytes.len() >= BATCH_BYTES_MAX {
-                ControlFlow::Break(())
-            } else {
-                ControlFlow::Continue(())
-            }
-        })?;
+                visited += 1;
+                let at = bytes.len();
+                bytes.extend_from_slice(key);
+                last = (at, bytes.len());
+                match self.judge_item(view, follows, entry) {
+                    Ok(None) => batch.push(Item::Contested { key: last }),
+                    Ok(Some(Seen::Live(payload))) => {
+                        bytes.extend_from_slice(payload);
+                        batch.push(Item::Live { key: last, payload: (last.1, bytes.len()) });
+                    }
+                    Ok(Some(Seen::Older(head))) => batch.push(Item::Older { key: last, head }),
+                    Ok(Some(Seen::Nothing)) => {}
+                    Err(error) => {
+                        fault = Some(error);
+                        return ControlFlow::Break(());
+                    }
+                }
+                if batch.len() >= limit || bytes.len() >= BATCH_BYTES_MAX {
+                    ControlFlow::Break(())
+                } else {
+                    ControlFlow::Continue(())
+                }
+            })?;
         if let Some(error) = fault {
             return Err(error);
         }
@@ -307,6 +317,7 @@ impl Session {
         let mut waited = false;
         self.lock_is_new = false;
         while !cursor.ended {
+            self.check_interrupt()?;
             let Some(gate) = cursor.gate.clone() else { return Ok(false) };
             let (attempt, one_leaf) = self.lock_next_entry(cursor, &gate, mode, wait)?;
             let Some(attempt) = attempt else {

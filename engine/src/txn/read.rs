@@ -130,6 +130,10 @@ impl Session {
                 }
                 other => other?,
             };
+            // A chain may be as long as the row was changed often.
+            if self.owner.is_interrupted() {
+                return Err(Error::Interrupted);
+            }
             let Some(replaced) = record.replaced else { return Ok(None) };
             let (older, payload) = EntryHeader::split(&replaced)?;
             // Earlier versions by the same writer are as invisible as its newest one, whatever

@@ -318,7 +318,8 @@ int32_t sluice_hidden_ref(const sluice_handler *handler, uint8_t *to);
 int32_t sluice_compare_refs(sluice_handler *handler, const uint8_t *left,
                             const uint8_t *right, size_t ref_bytes);
 int32_t sluice_unlock_row(sluice_handler *handler, sluice_session *session);
-/* quick: pages and trees only, without comparing indexes with rows */
+/* quick: pages and trees only, without comparing indexes with rows. context: the THD, which is
+   asked whether it was killed */
 int32_t sluice_check_table(sluice_handler *handler, uint32_t quick, sluice_print print,
                            void *context);
 /* Was an index built with other weights of a collation than the server has now? */
