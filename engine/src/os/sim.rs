@@ -445,7 +445,7 @@ struct SimFile {
 
 impl SimFile {
     fn check_places(&self, len: usize, offset: u64) -> Result<()> {
-        let world = self.world.lock();
+        let world = self.handle.world.lock();
         let at = |offset: u64| (self.path.clone(), offset);
         let mut bad = world.bad_places.range(at(offset)..at(offset + len as u64));
         match bad.next() {

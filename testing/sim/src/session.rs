@@ -285,6 +285,11 @@ impl Session {
                 assert!(found == known, "{}", differ(table.name(), csn, &known, &found));
             }),
         };
+        if let Err(Error::Interrupted) = outcome {
+            // Killed; the next statement begins undisturbed.
+            self.trx.clear_interrupt();
+            return Ok(());
+        }
         if let Err(Error::TableChanged) = outcome {
             let younger = self.model().is_younger(key, self.snapshot_ddl);
             assert!(younger, "{} has not changed", table.name());
