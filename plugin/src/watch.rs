@@ -142,6 +142,10 @@ impl Os for WatchedOs {
         self.0.lock_dir(dir)
     }
 
+    fn without_direct(&self) -> Option<PathBuf> {
+        self.0.without_direct()
+    }
+
     fn now_ns(&self) -> u64 {
         self.0.now_ns()
     }

@@ -6,6 +6,8 @@ use super::target::Target;
 use crate::db::Client;
 use crate::{signals, Result};
 use serde_json::{json, Map, Value};
+use std::fs::File;
+use std::io::Read;
 use std::time::{Duration, Instant};
 
 const THREADS: u32 = 16;
@@ -29,11 +31,20 @@ pub fn replica(bench: &Bench, target: usize) -> Result<Map<String, Value>> {
     cleaned.map(|()| fields)
 }
 
+/// Nobody else on this machine can guess it.
+fn random_password() -> Result<String> {
+    let mut bytes = [0; 16];
+    File::open("/dev/urandom")
+        .and_then(|mut file| file.read_exact(&mut bytes))
+        .map_err(|e| format!("cannot read /dev/urandom: {e}"))?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
 fn attach(primary: &Target, replica: &Target) -> Result<()> {
     let port = primary.port().ok_or("the primary does not listen")?;
     let mut source = Client::connect(&primary.dsn)?;
     // Through the socket only, and gone with the server: never on a command line or in a file.
-    let password = format!("{:x}", std::process::id() as u64 * 2_654_435_761 + u64::from(port));
+    let password = random_password()?;
     source.execute(&format!(
         "CREATE OR REPLACE USER sluice_replica@127.0.0.1 IDENTIFIED BY '{password}'"
     ))?;

@@ -3,9 +3,9 @@
 use super::layout::ServerDir;
 use super::prefix::Prefix;
 use super::start::{last_lines, user_option};
-use super::Result;
+use super::{files, Result};
 use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs;
 use std::path::Path;
 use std::process::Command;
 
@@ -21,8 +21,7 @@ pub fn ensure_data(dir: &ServerDir, prefix: &Prefix) -> Result<()> {
             .map_err(|e| format!("cannot remove {}: {e}", unfinished.display()))?;
     }
     let accounts = dir.root().join("accounts.sql");
-    fs::write(&accounts, accounts_sql(user_option().is_some()))
-        .map_err(|e| format!("cannot write {}: {e}", accounts.display()))?;
+    files::replace(&accounts, &accounts_sql(user_option().is_some()))?;
     run_install_db(dir, prefix, &unfinished, &accounts)?;
     let _ = fs::remove_file(&accounts);
     fs::rename(&unfinished, dir.data())
@@ -31,8 +30,7 @@ pub fn ensure_data(dir: &ServerDir, prefix: &Prefix) -> Result<()> {
 
 fn run_install_db(dir: &ServerDir, prefix: &Prefix, datadir: &Path, accounts: &Path) -> Result<()> {
     let log_path = dir.install_log();
-    let log = File::create(&log_path)
-        .map_err(|e| format!("cannot create {}: {e}", log_path.display()))?;
+    let log = files::append_to(&log_path)?;
     let log_for_errors = log.try_clone().map_err(|e| format!("cannot share the log: {e}"))?;
     let option = |name: &str, path: &Path| {
         let mut option = OsString::from(name);

@@ -1,7 +1,7 @@
 //! The directory of a server: where things are in it, and the marker file by
 //! which we recognise it as ours.
 
-use super::Result;
+use super::{files, Result};
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -88,10 +88,7 @@ impl ServerDir {
 
     /// Replaces the marker in one step, so that a reader never sees half of it.
     pub fn write_marker(&self, marker: &Marker) -> Result<()> {
-        let temporary = self.root.join("sluice.server.new");
-        fs::write(&temporary, marker.to_text())
-            .and_then(|()| fs::rename(&temporary, self.marker()))
-            .map_err(|e| format!("cannot write {}: {e}", self.marker().display()))
+        files::replace(&self.marker(), &marker.to_text())
     }
 }
 

@@ -5,8 +5,8 @@
 //! Safety argument: `flock` takes a descriptor that a live `File` owns, and no pointer.
 
 use super::layout::ServerDir;
-use super::Result;
-use std::fs::{File, OpenOptions};
+use super::{files, Result};
+use std::fs::File;
 use std::os::fd::{AsRawFd, RawFd};
 
 pub struct DirLock {
@@ -17,12 +17,7 @@ impl DirLock {
     /// `None` when a server, or another `start`, holds the lock.
     pub fn try_take(dir: &ServerDir) -> Result<Option<DirLock>> {
         let path = dir.lock_file();
-        let file = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(&path)
-            .map_err(|e| format!("cannot open the lock file {}: {e}", path.display()))?;
+        let file = files::open_lock(&path)?;
         // SAFETY: flock only uses the descriptor, which `file` keeps open.
         if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0 {
             return Ok(Some(DirLock { file }));

@@ -7,6 +7,7 @@
 //! 4. Nothing of the machine's own MariaDB configuration is read.
 
 mod checks;
+mod files;
 mod install;
 mod layout;
 mod lock;

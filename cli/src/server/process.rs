@@ -53,6 +53,21 @@ fn process_name(pid: i32) -> Option<String> {
     Some(before.split_once('(')?.1.to_string())
 }
 
+/// Killed, and not gone yet: a SIGKILL is on its way, or the process gives back what it has.
+pub fn is_dying(pid: i32) -> bool {
+    let Ok(status) = fs::read_to_string(format!("/proc/{pid}/status")) else { return true };
+    let value = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        line.map(str::trim)
+    };
+    let has_kill = |name| {
+        let pending = value(name).and_then(|mask| u64::from_str_radix(mask, 16).ok());
+        pending.is_some_and(|mask| mask >> (libc::SIGKILL - 1) & 1 == 1)
+    };
+    // A process that exits has no memory of its own any more.
+    has_kill("SigPnd") || has_kill("ShdPnd") || value("VmSize").is_none()
+}
+
 /// Time since the process started.
 pub fn uptime(pid: i32) -> Option<Duration> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
@@ -115,6 +130,22 @@ mod tests {
         fs::write(dir.pid_file(), "nonsense").unwrap();
         assert!(matches!(read_pid_file(&dir), PidFile::Stale(_)));
         fs::remove_dir_all(&path).unwrap();
+    }
+
+    #[test]
+    fn a_killed_process_is_dying_until_it_is_gone() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let pid = child.id() as i32;
+        assert!(!is_dying(pid));
+        child.kill().unwrap();
+        // Nobody has asked for its exit status: it is still listed.
+        let begun = std::time::Instant::now();
+        while !is_dying(pid) {
+            assert!(begun.elapsed() < Duration::from_secs(20));
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        child.wait().unwrap();
+        assert!(is_dying(pid));
     }
 
     #[test]

@@ -7,18 +7,19 @@ use super::layout::{Marker, ServerDir};
 use super::lock::DirLock;
 use super::prefix::{version_key, Prefix};
 use super::process::{self, PidFile};
-use super::{checks, install, Result, StartArgs};
+use super::{checks, files, install, Result, StartArgs};
 use std::ffi::OsString;
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
 use std::os::fd::RawFd;
-use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// Longest that a server which is ending is waited for.
+const LOCK_WAIT: Duration = Duration::from_secs(30);
 const SHOWN_LOG_LINES: usize = 20;
 
 pub fn start(args: &StartArgs) -> Result<()> {
@@ -31,15 +32,16 @@ pub fn start(args: &StartArgs) -> Result<()> {
     checks::socket_path_fits(&dir.socket())?;
     let old_marker = dir.read_marker()?;
     let marker = next_marker(old_marker.as_ref(), &prefix, args)?;
-    create_directory(dir.root())?;
+    files::create_directory(dir.root())?;
+    files::require_own(dir.root())?;
     // From here on the path exists, so it has its final, resolved form.
     let dir = ServerDir::new(&args.dir)?;
-    let lock = take_lock(&dir)?;
+    let lock = take_lock(&dir, LOCK_WAIT)?;
     remove_stale_pid_file(&dir)?;
     checks::port_is_free(args.port)?;
     checks::enough_free_disk(dir.root(), args.min_free_mib)?;
     dir.write_marker(&marker)?;
-    create_directory(&dir.tmp())?;
+    files::create_directory(&dir.tmp())?;
     install::ensure_data(&dir, &prefix)?;
     run_server(&dir, &prefix, &lock, args)
 }
@@ -68,24 +70,36 @@ fn next_marker(old: Option<&Marker>, prefix: &Prefix, args: &StartArgs) -> Resul
     })
 }
 
-/// Only the user of the server may look into the directory.
-fn create_directory(path: &Path) -> Result<()> {
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(path)
-        .map_err(|e| format!("cannot create {}: {e}", path.display()))
-}
-
-fn take_lock(dir: &ServerDir) -> Result<DirLock> {
-    if let Some(lock) = DirLock::try_take(dir)? {
-        return Ok(lock);
-    }
+/// A server that was killed keeps the lock while its memory is given back, which takes seconds with
+/// a large pool: such a one is waited for. One that runs is not.
+fn take_lock(dir: &ServerDir, limit: Duration) -> Result<DirLock> {
     let root = dir.root().display();
-    Err(match process::read_pid_file(dir) {
-        PidFile::Running(pid) => format!("a server already runs on {root}, pid {pid}"),
-        _ => format!("another server is running, starting or stopping on {root}"),
-    })
+    let begun = Instant::now();
+    let mut told = false;
+    loop {
+        if let Some(lock) = DirLock::try_take(dir)? {
+            return Ok(lock);
+        }
+        if let PidFile::Running(pid) = process::read_pid_file(dir) {
+            if !process::is_dying(pid) {
+                return Err(format!("a server already runs on {root}, pid {pid}"));
+            }
+        }
+        if begun.elapsed() >= limit {
+            return Err(format!(
+                "another server is starting or stopping on {root}, and has not ended in {} s",
+                limit.as_secs()
+            ));
+        }
+        if !told {
+            report!(
+                "sluice: waiting for another server on {root} to end, at most {} s",
+                limit.as_secs()
+            );
+            told = true;
+        }
+        std::thread::sleep(POLL_INTERVAL);
+    }
 }
 
 fn remove_stale_pid_file(dir: &ServerDir) -> Result<()> {
@@ -102,11 +116,7 @@ fn remove_stale_pid_file(dir: &ServerDir) -> Result<()> {
 }
 
 fn run_server(dir: &ServerDir, prefix: &Prefix, lock: &DirLock, args: &StartArgs) -> Result<()> {
-    let log = OpenOptions::new()
-        .create(true)
-        .append(true)
-        .open(dir.error_log())
-        .map_err(|e| format!("cannot open {}: {e}", dir.error_log().display()))?;
+    let log = files::append_to(&dir.error_log())?;
     let log_start = log.metadata().map(|m| m.len()).unwrap_or(0);
     let begun = Instant::now();
     let mut child = spawn(dir, prefix, lock, args, log)?;
@@ -129,8 +139,7 @@ fn run_server(dir: &ServerDir, prefix: &Prefix, lock: &DirLock, args: &StartArgs
 /// The server writes the same file, but only after recovery: until then it could
 /// not be found by `stop` and `status`.
 fn write_pid_file(dir: &ServerDir, pid: u32) -> Result<()> {
-    fs::write(dir.pid_file(), format!("{pid}\n"))
-        .map_err(|e| format!("cannot write {}: {e}", dir.pid_file().display()))
+    files::replace(&dir.pid_file(), &format!("{pid}\n"))
 }
 
 fn spawn(
@@ -221,8 +230,12 @@ fn engine_options(without_engine: bool) -> &'static [&'static str] {
 
 /// MariaDB refuses to run as root unless it is told to.
 pub fn user_option() -> Option<&'static str> {
+    (user_id() == 0).then_some("--user=root")
+}
+
+pub fn user_id() -> u32 {
     // SAFETY: geteuid takes nothing and cannot fail.
-    (unsafe { libc::geteuid() } == 0).then_some("--user=root")
+    unsafe { libc::geteuid() }
 }
 
 fn wait_until_it_answers(
@@ -270,4 +283,40 @@ pub fn last_lines(path: &Path, from: u64) -> String {
     let lines: Vec<&str> = text.lines().collect();
     let shown = lines.len().saturating_sub(SHOWN_LOG_LINES);
     lines[shown..].join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scratch(name: &str) -> ServerDir {
+        let path = std::env::temp_dir().join(format!("sluice-start-{}-{name}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        files::create_directory(&path).unwrap();
+        ServerDir::new(&path).unwrap()
+    }
+
+    #[test]
+    fn a_server_that_is_ending_is_waited_for() {
+        let dir = scratch("ending");
+        let held = DirLock::try_take(&dir).unwrap().expect("free");
+        let ending = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(300));
+            drop(held);
+        });
+        let begun = Instant::now();
+        take_lock(&dir, Duration::from_secs(30)).unwrap();
+        assert!(begun.elapsed() >= Duration::from_millis(250), "{:?}", begun.elapsed());
+        ending.join().unwrap();
+        fs::remove_dir_all(dir.root()).unwrap();
+    }
+
+    #[test]
+    fn one_that_does_not_end_is_named_after_the_limit() {
+        let dir = scratch("endless");
+        let _held = DirLock::try_take(&dir).unwrap().expect("free");
+        let refused = take_lock(&dir, Duration::from_millis(200)).err().expect("it is held");
+        assert!(refused.contains("starting or stopping"), "{refused}");
+        fs::remove_dir_all(dir.root()).unwrap();
+    }
 }

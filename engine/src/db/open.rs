@@ -88,6 +88,7 @@ impl Engine {
             Found::Unfinished => opening.restart_creation()?,
             Found::Nothing => opening.create()?,
         };
+        engine.note_cached_files();
         engine.start_background();
         Ok(engine)
     }
@@ -395,6 +396,17 @@ fn restore_one(ctx: &Context, id: TxnId, trace: &Trace) {
 }
 
 impl Engine {
+    fn note_cached_files(&self) {
+        if let Some(path) = self.os.without_direct() {
+            let text = format!(
+                "the file system of {} does not know O_DIRECT: pages and log go through the page \
+                 cache, which takes memory beside the buffer pool",
+                path.display()
+            );
+            self.host.log(Level::Warning, &text);
+        }
+    }
+
     fn keep_recovered_prepared(&self) {
         for open in self.ctx.registry.list() {
             if self.ctx.table.state(open.id) == TxnState::Prepared {

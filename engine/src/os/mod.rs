@@ -61,6 +61,10 @@ pub trait Os: Send + Sync {
     fn free_bytes(&self, path: &Path) -> Result<u64>;
     /// Takes the lock that keeps a second engine out of `dir`, until the guard is dropped.
     fn lock_dir(&self, dir: &Path) -> Result<Box<dyn Send + Sync>>;
+    /// A file that goes through the page cache, though it was to be opened with `direct`.
+    fn without_direct(&self) -> Option<PathBuf> {
+        None
+    }
     /// Nanoseconds of a clock that never goes back.
     fn now_ns(&self) -> u64;
     fn entropy(&self) -> u64;

@@ -10,20 +10,40 @@ use std::fs;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
+
+/// The server sets its umask by the variable UMASK (0660 without it), so this is what remains of
+/// its mode for files. Never for all the world.
+const FILE_MODE: u32 = 0o660;
+/// The server's mode for directories, unless the variable UMASK_DIR says more.
+const DIR_MODE: u32 = 0o700;
+const WORLD: u32 = 0o007;
+
+/// The mode of new directories, as the server reads UMASK_DIR.
+fn dir_mode() -> u32 {
+    dir_mode_of(std::env::var("UMASK_DIR").ok().as_deref())
+}
+
+fn dir_mode_of(variable: Option<&str>) -> u32 {
+    let text = variable.unwrap_or_default().trim();
+    let radix = if text.starts_with('0') { 8 } else { 10 };
+    (u32::from_str_radix(text, radix).unwrap_or(0) | DIR_MODE) & 0o777 & !WORLD
+}
 
 /// Files of the machine this process runs on.
 pub struct RealOs {
     start: Instant,
+    /// The first file that could not be opened for direct I/O.
+    without_direct: OnceLock<PathBuf>,
 }
 
 impl RealOs {
     #[allow(clippy::new_ret_no_self, reason = "it is used behind its trait only")]
     pub fn new() -> Arc<dyn Os> {
-        Arc::new(RealOs { start: Instant::now() })
+        Arc::new(RealOs { start: Instant::now(), without_direct: OnceLock::new() })
     }
 }
 
@@ -35,7 +55,7 @@ struct RealFile {
 fn open_with(path: &Path, mode: OpenMode, flags: i32) -> io::Result<fs::File> {
     let mut options = fs::OpenOptions::new();
     options.read(true).write(true).create_new(mode.create).custom_flags(flags | libc::O_CLOEXEC);
-    options.mode(0o660).open(path)
+    options.mode(FILE_MODE).open(path)
 }
 
 impl Os for RealOs {
@@ -45,6 +65,7 @@ impl Os for RealOs {
             // Not every file system knows direct I/O (tmpfs): there the page cache serves.
             Err(e) if mode.direct && e.raw_os_error() == Some(libc::EINVAL) => {
                 // O_CREAT may have made the file before the flag was refused.
+                let _ = self.without_direct.set(path.to_path_buf());
                 let retry = OpenMode { create: mode.create && !path.exists(), direct: false };
                 open_with(path, retry, 0)
             }
@@ -69,7 +90,7 @@ impl Os for RealOs {
     }
 
     fn create_dir(&self, dir: &Path) -> Result<()> {
-        match fs::create_dir(dir) {
+        match fs::DirBuilder::new().mode(dir_mode()).create(dir) {
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => Ok(()),
             other => other.map_err(|e| full_or_io("create directory", dir, e)),
         }
@@ -104,6 +125,7 @@ impl Os for RealOs {
     fn lock_dir(&self, dir: &Path) -> Result<Box<dyn Send + Sync>> {
         let path = dir.join("lock");
         let mut options = fs::OpenOptions::new();
+        options.mode(FILE_MODE).custom_flags(libc::O_NOFOLLOW);
         let file = options.read(true).write(true).create(true).truncate(false).open(&path);
         let file = file.map_err(|e| full_or_io("open", &path, e))?;
         // SAFETY: the descriptor belongs to `file`.
@@ -114,6 +136,10 @@ impl Os for RealOs {
             )));
         }
         Ok(Box::new(file))
+    }
+
+    fn without_direct(&self) -> Option<PathBuf> {
+        self.without_direct.get().cloned()
     }
 
     fn now_ns(&self) -> u64 {
@@ -241,5 +267,41 @@ mod tests {
         assert_eq!((new.path(), old.len().unwrap()), (&*to, 1));
         assert_eq!(fs::read(&to).unwrap(), b"x");
         fs::remove_dir_all(&dir).unwrap();
+    }
+}
+
+#[cfg(test)]
+mod mode_tests {
+    use super::*;
+    use std::os::unix::fs::{symlink, MetadataExt};
+
+    #[test]
+    fn nothing_is_made_for_all_the_world() {
+        let os = RealOs::new();
+        let dir = std::env::temp_dir().join(format!("sluice-modes-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&dir);
+        os.create_dir(&dir).unwrap();
+        for (name, direct) in [("direct", true), ("plain", false)] {
+            os.open(&dir.join(name), OpenMode { create: true, direct }).unwrap();
+        }
+        drop(os.lock_dir(&dir).unwrap());
+        let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
+        assert_eq!(mode(&dir) & WORLD, 0, "{:o}", mode(&dir));
+        for name in ["direct", "plain", "lock"] {
+            assert_eq!(mode(&dir.join(name)) & !0o660, 0, "{name} {:o}", mode(&dir.join(name)));
+        }
+        fs::remove_file(dir.join("lock")).unwrap();
+        symlink(dir.join("plain"), dir.join("lock")).unwrap();
+        assert!(os.lock_dir(&dir).is_err(), "a link is not followed");
+        fs::remove_dir_all(&dir).unwrap();
+    }
+
+    #[test]
+    fn directories_have_the_mode_that_the_server_is_told() {
+        let modes =
+            [(None, 0o700), (Some("0750"), 0o750), (Some("0777"), 0o770), (Some("x"), 0o700)];
+        for (variable, mode) in modes {
+            assert_eq!(dir_mode_of(variable), mode, "{variable:?}");
+        }
     }
 }
