@@ -44,6 +44,11 @@ impl Env {
     }
 
     /// The lowest id not allocated yet.
+    #[cfg(test)]
+    pub fn skip_page_ids(&self, next: u64) {
+        self.next_page.store(next, SeqCst);
+    }
+
     pub fn next_page(&self) -> PageId {
         PageId(self.next_page.load(SeqCst))
     }

@@ -97,6 +97,11 @@ impl Bell {
         self.heard.notify_all();
     }
 
+    #[cfg(test)]
+    pub fn rings(&self) -> u64 {
+        *self.rings.lock()
+    }
+
     /// Returns at the first ring since `seen`, or after `idle`.
     fn wait(&self, seen: &mut u64, idle: Duration) {
         let mut rings = self.rings.lock();
@@ -117,8 +122,12 @@ impl Engine {
         let mut threads = self.threads.lock();
         for worker in &WORKERS {
             let engine = Arc::downgrade(self);
-            let evicts = worker.name == "sluice-evict";
-            let bell = Arc::clone(if evicts { &self.evict_bell } else { &self.bell });
+            let bell = Arc::clone(match worker.name {
+                "sluice-evict" => &self.evict_bell,
+                "sluice-revert" => &self.revert_bell,
+                "sluice-log" => &self.log_bell,
+                _ => &self.bell,
+            });
             let body = move || observe::thread(worker.name, || run(&engine, &bell, worker));
             match sync::spawn(worker.name, body) {
                 Ok(handle) => threads.push(handle),

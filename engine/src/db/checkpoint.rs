@@ -61,6 +61,9 @@ impl Engine {
         self.write_checkpoint()?;
         *self.pace.lock() = pace;
         drop(one_at_a_time);
+        if writeback {
+            self.note_checkpoint();
+        }
         self.announce_room();
         self.release_log();
         Ok(())

@@ -28,6 +28,9 @@ use std::time::Duration;
 /// Longest time that a writer waits for a checkpoint to make room in the log.
 const LOG_WAIT_MAX: Duration = Duration::from_secs(60);
 
+/// Bytes of unwritten log that call for the worker that writes ahead.
+const WRITE_AHEAD_BYTES: u64 = 1 << 20;
+
 /// Transactions with delete marks, and share of the log's capacity from the oldest of them on,
 /// above which writers help the purge.
 const PURGE_BACKLOG_MAX: usize = 10_000;
@@ -85,6 +88,11 @@ pub struct Engine {
     pub(crate) bell: Arc<Bell>,
     /// Of the worker that evicts: misses ring it often.
     pub(crate) evict_bell: Arc<Bell>,
+    /// Of the worker that takes back what was rolled back.
+    pub(crate) revert_bell: Arc<Bell>,
+    /// Of the worker that writes the log ahead, and the log's end when it was last rung.
+    pub(crate) log_bell: Arc<Bell>,
+    log_rung_at: AtomicU64,
     pub(crate) last_log_flush_ns: AtomicU64,
     last_checkpoint_ns: AtomicU64,
     pub(crate) records_at_checkpoint: AtomicU64,
@@ -151,6 +159,9 @@ impl Engine {
             stopped: AtomicBool::new(false),
             bell: Arc::default(),
             evict_bell: Arc::default(),
+            revert_bell: Arc::default(),
+            log_bell: Arc::default(),
+            log_rung_at: AtomicU64::new(0),
             last_log_flush_ns: AtomicU64::new(0),
             last_checkpoint_ns: AtomicU64::new(0),
             records_at_checkpoint: AtomicU64::new(0),
@@ -200,6 +211,7 @@ impl Engine {
             Purpose::Add => self.wal.admit()?,
             Purpose::Delete => self.wal.admit_owed()?,
         }
+        self.write_log_ahead();
         self.wait_for_gc();
         self.pool.admit();
         self.help_purge();
@@ -256,10 +268,14 @@ impl Engine {
         self.last_checkpoint_ns.load(Ordering::Relaxed)
     }
 
-    /// A checkpoint is done: what it allows may go on.
-    pub(crate) fn announce_room(&self) {
+    /// A whole checkpoint is done: the next one of an idle engine is due from here.
+    pub(crate) fn note_checkpoint(&self) {
         self.last_checkpoint_ns.store(self.os.now_ns(), Ordering::Relaxed);
         self.records_at_checkpoint.store(self.wal.stats().records, Ordering::Relaxed);
+    }
+
+    /// A checkpoint is done: what it allows may go on.
+    pub(crate) fn announce_room(&self) {
         drop(self.checkpoint_done.lock());
         self.room_made.notify_all();
     }
@@ -317,8 +333,20 @@ impl Engine {
     }
 
     pub(crate) fn wake_background(&self) {
-        self.bell.ring();
-        self.evict_bell.ring();
+        for bell in [&self.bell, &self.evict_bell, &self.revert_bell, &self.log_bell] {
+            bell.ring();
+        }
+    }
+
+    /// Has the log written ahead when much of it waits: a commit has to write all that was logged
+    /// before it, also that of a bulk load.
+    fn write_log_ahead(&self) {
+        let end = self.wal.end_estimate().0;
+        let from = self.wal.written_estimate().0.max(self.log_rung_at.load(Ordering::Relaxed));
+        if end.saturating_sub(from) > WRITE_AHEAD_BYTES {
+            self.log_rung_at.store(end, Ordering::Relaxed);
+            self.log_bell.ring();
+        }
     }
 
     /// Stops the background, writes a last checkpoint, and refuses everything from then on.

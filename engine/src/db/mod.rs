@@ -61,6 +61,8 @@ mod table;
 mod tests;
 mod trx;
 mod unreadable;
+#[cfg(test)]
+mod wake_tests;
 
 pub use crate::binlog::{Binlog, Completion, Decision, Fallback, Known, Verdict, Write};
 pub use crate::btree::Direction;

@@ -11,6 +11,7 @@
 
 use super::engine::Engine;
 use crate::base::{Error, Result, BLOCK_BYTES, PAGE_BYTES};
+use crate::store::PAGE_ID_MAX;
 use crate::txn::Session;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -22,6 +23,8 @@ const LEASE_BYTES_MAX: u64 = 32 << 20;
 const GC_WAIT_MAX: Duration = Duration::from_secs(1);
 /// Longest that a delete waits for room.
 const DELETE_WAIT_MAX: Duration = Duration::from_secs(4);
+/// Page ids left for what is under way, and for deletes.
+const PAGE_IDS_KEPT: u64 = 1 << 24;
 const GC_WAIT_SLICE: Duration = Duration::from_millis(10);
 
 #[derive(Default)]
@@ -73,7 +76,23 @@ impl Engine {
         let _ = self.measure_room(Purpose::Add, None);
     }
 
+    /// Ids are never used twice. Without one, pages that are made could not be written: new work is
+    /// refused before.
+    fn check_page_ids(&self) -> Result<()> {
+        if self.env.next_page().0 < PAGE_ID_MAX - PAGE_IDS_KEPT {
+            return Ok(());
+        }
+        Err(Error::Refused(format!(
+            "nearly all {PAGE_ID_MAX} page ids of {} have been used: dump its tables and load them \
+             into a new data directory",
+            self.config.data_dir.display()
+        )))
+    }
+
     fn measure_room(&self, purpose: Purpose, session: Option<&Session>) -> Result<()> {
+        if purpose == Purpose::Add {
+            self.check_page_ids()?;
+        }
         let tightest = self.tightest(Purpose::Add);
         let spare = tightest.have.saturating_sub(tightest.need);
         let short = tightest.have < tightest.need;

@@ -142,8 +142,11 @@ impl Trx {
     /// Constant time, whatever the size of the transaction.
     pub fn rollback(&mut self) {
         self.statement = Savepoint::default();
+        let wrote = self.session.has_writes();
         self.session.rollback();
-        self.engine.wake_background();
+        if wrote {
+            self.engine.revert_bell.ring();
+        }
     }
 
     /// Leaves a prepared transaction to whoever ends it by its XID.

@@ -93,6 +93,8 @@ pub enum Fault {
     IoError,
     /// This and every later call that needs new space fails with ENOSPC.
     DiskFull,
+    /// This call fails with ENOSPC even where it overwrites: a file system that copies on write.
+    NoSpaceOnce,
     /// Power is lost: this and every later call fails until [`SimOs::crash`].
     PowerCut,
 }
@@ -274,6 +276,9 @@ impl World {
             Some((at, Fault::DiskFull))
                 if now >= at && !matches!(op, "sync" | "remove" | "overwrite") =>
             {
+                Err(Error::Full { what: "disk" })
+            }
+            Some((at, Fault::NoSpaceOnce)) if at == now && op != "remove" => {
                 Err(Error::Full { what: "disk" })
             }
             Some((at, Fault::PowerCut)) if now >= at => Err(power_is_off(op, path)),
@@ -480,7 +485,7 @@ impl SimFile {
                 let writes = matches!(op, "write" | "overwrite");
                 let reached = match world.fail_at {
                     Some((_, Fault::PowerCut)) => true,
-                    Some((at, Fault::IoError)) => at % 2 == 0,
+                    Some((at, Fault::IoError | Fault::NoSpaceOnce)) => at % 2 == 0,
                     _ => false,
                 };
                 if writes && reached {

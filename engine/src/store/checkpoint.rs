@@ -125,16 +125,25 @@ impl Store {
             cp.has_obsolete = false;
         }
         // Not needed by this checkpoint; a full disk is found by those who need room.
-        let _ = cp.changes.reserve(self.changes_reserve_bytes());
+        let _ = cp.changes.reserve(self.changes_reserve_bytes() + 2 * note.len() as u64);
         Ok(())
     }
 
-    fn changes_reserve_bytes(&self) -> u64 {
+    /// What the next checkpoint may append without new space: see [`Store::wants_checkpoint`].
+    pub(super) fn changes_reserve_bytes(&self) -> u64 {
         self.segment_bytes.min(CHANGES_RESERVE_BYTES_MAX)
     }
 
     fn write_slot(&self, cp: &Checkpointer, sb: Superblock, slot: usize) -> Result<()> {
-        sb.write(&*cp.slots, slot).map_err(|error| self.poisoned_by(error))?;
+        // The block was there before: even a full disk is a failed write, of which nobody knows
+        // how much arrived.
+        let written = sb.write(&*cp.slots, slot).map_err(|error| match error {
+            Error::Full { .. } => {
+                Error::io("write", cp.slots.path(), std::io::ErrorKind::StorageFull.into())
+            }
+            other => other,
+        });
+        written.map_err(|error| self.poisoned_by(error))?;
         add(&self.counters.superblock_bytes, BLOCK_BYTES as u64);
         Ok(())
     }

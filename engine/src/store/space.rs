@@ -28,6 +28,9 @@ impl Default for SpacePolicy {
     }
 }
 
+/// A change of the map in the change log takes no more.
+const LOGGED_CHANGE_BYTES_MAX: u64 = 40;
+
 /// Fewer dead segments than this are not worth a checkpoint: the constant beside the shares.
 const CHECKPOINT_SEGMENTS_MIN: u64 = 4;
 const LIMIT_SEGMENTS_MIN: u64 = 12;
@@ -40,14 +43,19 @@ impl Store {
     }
 
     /// Dead bytes that only a checkpoint turns into free ones have grown large.
-    /// Or the changes of the map that no checkpoint took take much of its memory.
+    /// Or the changes of the map that no checkpoint took take much of its memory, or of the room
+    /// that is reserved for them in the change log: a disk that others fill must not keep the
+    /// checkpoint from being written.
     pub fn wants_checkpoint(&self) -> bool {
-        let (totals, changed_bytes, limit_bytes) = {
+        let (totals, changes, limit_bytes) = {
             let state = self.state.read();
-            let changed_bytes = state.map.changes() * std::mem::size_of::<Entry>();
-            (state.segments.totals(), changed_bytes as u64, state.map.changes_limit_bytes())
+            (state.segments.totals(), state.map.changes() as u64, state.map.changes_limit_bytes())
         };
-        if changed_bytes > limit_bytes.max(self.segment_bytes) {
+        let changed_bytes = changes * std::mem::size_of::<Entry>() as u64;
+        let logged_bytes = changes * LOGGED_CHANGE_BYTES_MAX;
+        if changed_bytes > limit_bytes.max(self.segment_bytes)
+            || logged_bytes > self.changes_reserve_bytes() / 2
+        {
             return true;
         }
         let share = totals.live_bytes / 100 * self.policy.checkpoint_percent;

@@ -180,6 +180,11 @@ impl Wal {
         Lsn(self.ring.reserved())
     }
 
+    /// Everything below is at least handed to the operating system.
+    pub fn written_estimate(&self) -> Lsn {
+        Lsn(self.ring.written())
+    }
+
     /// Everything below is durable.
     pub fn durable(&self) -> Lsn {
         Lsn(self.durable.load(Ordering::Acquire))

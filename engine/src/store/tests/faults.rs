@@ -251,3 +251,60 @@ fn a_dropped_tree_goes_in_steps_and_stays_gone() {
         check_page(&store, page * 3000, model.get(&(page * 3000))).unwrap();
     }
 }
+
+/// How much of a slot arrived that could not be written nobody knows: nothing may go on from there
+/// but what the older checkpoint named.
+#[test]
+fn a_superblock_slot_without_space_is_a_failed_write() {
+    let mut poisoned = 0;
+    for at in 0..24 {
+        for cut in 0..24 {
+            let (os, store) = new_store(at);
+            write_one(&store, 1, version(1), RAW).unwrap();
+            checkpoint(&store, b"one").unwrap();
+            write_one(&store, 1, version(2), RAW).unwrap();
+            os.fail_after(at, Fault::NoSpaceOnce);
+            let second = checkpoint(&store, b"two");
+            os.clear_fault();
+            os.fail_after(cut, Fault::PowerCut);
+            if store.is_poisoned() {
+                poisoned += 1;
+            } else if second.is_err() && write_one(&store, 1, version(3), RAW).is_ok() {
+                let _ = checkpoint(&store, b"three");
+            }
+            drop(store);
+            os.crash();
+            let opened = Store::open(os, options());
+            let (store, note) = opened.unwrap_or_else(|e| panic!("{at} {cut}: {e}"));
+            let lsn = match &note[..] {
+                b"one" => 1,
+                b"two" => 2,
+                b"three" => 3,
+                other => panic!("{other:?}"),
+            };
+            let mut out = vec![0; PAGE_BYTES];
+            let info = store.read(PageId(1), &mut out).unwrap().unwrap();
+            assert_eq!(info.lsn.0, lsn, "{at} {cut}");
+        }
+    }
+    assert!(poisoned > 0);
+}
+
+/// Others fill the disk: what no checkpoint took yet still fits the room behind the change log.
+#[test]
+fn a_checkpoint_is_wanted_while_its_changes_fit_the_reserve() {
+    let (os, store) = new_store(1);
+    checkpoint(&store, b"first").unwrap();
+    let mut changes = 0;
+    while !store.wants_checkpoint() {
+        changes += 1;
+        assert!(changes < 20_000, "no checkpoint is wanted");
+        let small = Version { lsn: changes, tree: 1, noise: 0 };
+        write_one(&store, changes * 600, small, Compression::Lz4).unwrap();
+    }
+    os.fail_after(0, Fault::DiskFull);
+    checkpoint(&store, b"second").unwrap();
+    drop(store);
+    os.crash();
+    assert_eq!(Store::open(os, options()).unwrap().1, b"second");
+}
