@@ -5,6 +5,7 @@ ROUNDS ?= 50
 MINUTES ?= 60
 SEEDS ?= 1000
 SIZE_GB ?= 1
+HISTORIES ?= 16
 SECONDS := $(if $(filter command line,$(origin SECONDS)),$(SECONDS),60)
 ARGS ?=
 
@@ -53,8 +54,8 @@ diff: build ## random statements on Sluice and InnoDB compared: STATEMENTS=10000
 mtr: build ## our suite under the server's test driver, or what ARGS says
 	@scripts/mtr $(ARGS)
 
-isolation: build ## isolation and locks beside InnoDB at four levels, then random histories
-	@scripts/isolation $(ARGS)
+isolation: build ## isolation and locks beside InnoDB, four levels; HISTORIES=16 random ones, SECONDS=60 of load
+	@HISTORIES=$(HISTORIES) LOAD_SECONDS=$(SECONDS) SEED='$(SEED)' scripts/isolation $(ARGS)
 
 types: build ## every type and collation compared with InnoDB; ARGS=--quick for a share
 	@scripts/types $(ARGS)

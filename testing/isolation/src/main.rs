@@ -4,6 +4,8 @@
 mod args;
 mod case;
 mod compare;
+mod histories;
+mod history;
 mod level;
 mod observer;
 mod outcome;
@@ -30,9 +32,16 @@ fn main() -> ExitCode {
     };
     let done = match options.command {
         Command::Cases | Command::Table => cases(&options),
+        Command::Histories => histories::run(&options),
+        Command::Planted => histories::planted(&options),
     };
     match done {
-        Ok(true) => ExitCode::SUCCESS,
+        Ok(true) => {
+            if !options.keep {
+                let _ = fs::remove_dir_all(&options.dir);
+            }
+            ExitCode::SUCCESS
+        }
         Ok(false) => ExitCode::FAILURE,
         Err(problem) => {
             eprintln!("sluice-isolation: {problem}");

@@ -18,7 +18,7 @@ pub fn render(runs: &[CaseRun]) -> String {
     }
     let mut out = String::new();
     for (group, runs) in groups {
-        let _ = writeln!(out, "\n### {}\n", group.replace('-', " "));
+        let _ = writeln!(out, "\n### {}\n", heading(group));
         out.push_str(
             "| case | READ UNCOMMITTED | READ COMMITTED | REPEATABLE READ | SERIALIZABLE |\n",
         );
@@ -33,6 +33,14 @@ pub fn render(runs: &[CaseRun]) -> String {
     }
     out.push('\n');
     out
+}
+
+/// `2-rows-and-gaps`: Rows and gaps.
+fn heading(group: &str) -> String {
+    let words =
+        group.trim_start_matches(|c: char| c.is_ascii_digit() || c == '-').replace('-', " ");
+    let (first, rest) = words.split_at(words.len().min(1));
+    first.to_uppercase() + rest
 }
 
 fn row(run: &CaseRun) -> String {
@@ -101,6 +109,12 @@ pub fn replaced(document: &str, table: &str) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_group_has_a_heading() {
+        assert_eq!(heading("2-rows-and-gaps"), "Rows and gaps");
+        assert_eq!(heading(""), "");
+    }
 
     #[test]
     fn only_what_is_between_the_marks_is_replaced() {

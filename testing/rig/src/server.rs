@@ -108,6 +108,8 @@ impl Launch {
             format!("--lc-messages-dir={}", usr.join("share/mysql").display()),
             format!("--plugin-dir={}", self.prefix.root.join("plugin").display()),
             format!("--datadir={}", self.data().display()),
+            // A server that starts removes the temporary tables of all others in its directory.
+            format!("--tmpdir={}", self.dir.display()),
             format!("--socket={}", self.socket().display()),
             format!("--pid-file={}", self.dir.join("pid").display()),
             "--skip-networking".into(),
