@@ -11,6 +11,7 @@ use sluice_rig::rng::Rng;
 use std::collections::BTreeMap;
 use std::io;
 
+#[derive(Default)]
 pub struct Case {
     pub steps: Vec<Step>,
     pub found: Option<Difference>,
@@ -34,8 +35,7 @@ pub const LENGTH: usize = 150;
 
 pub fn single(world: &mut World, rng: Rng, length: usize, style: Style) -> io::Result<Case> {
     world.empty()?;
-    let mut case =
-        Case { steps: Vec::new(), found: None, counts: Counts::default(), kinds: BTreeMap::new() };
+    let mut case = Case::default();
     let mut generator = Generator::new(rng, style);
     let mut runner = Runner::new(world, 1)?;
     let mut plan = generator.prologue();

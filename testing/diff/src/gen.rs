@@ -63,6 +63,20 @@ impl Generator {
         plan
     }
 
+    /// Tables with a few rows, and a function that reads each of them.
+    pub fn tables_for_sessions(&mut self) -> Vec<Planned> {
+        let mut plan = Vec::new();
+        for _ in 0..self.rng.between(1, 2) {
+            plan.extend(self.create());
+            let name = format!("t{}", self.names);
+            plan.push(Planned::plain(format!(
+                "CREATE FUNCTION f{name}(x INT) RETURNS INT READS SQL DATA RETURN (SELECT COUNT(*) \
+                 FROM {name})"
+            )));
+        }
+        plan
+    }
+
     fn create(&mut self) -> Vec<Planned> {
         let name = self.fresh();
         let table = random_table(&mut self.rng, &name, self.style);

@@ -5,6 +5,7 @@ mod args;
 mod case;
 mod chance;
 mod compare;
+mod concurrent;
 mod ddl;
 mod dml;
 mod exprs;
@@ -83,7 +84,7 @@ fn run(options: &Options) -> io::Result<bool> {
         && started.elapsed().as_secs() < options.seconds
     {
         let rng = root.fork(number);
-        let case = match case::single(&mut world, rng, options.length, options.style) {
+        let case = match one_case(&mut world, rng, options) {
             Ok(case) => case,
             Err(error) if !world.is_alive() => {
                 world.restart()?;
@@ -104,6 +105,14 @@ fn run(options: &Options) -> io::Result<bool> {
     totals.print(started.elapsed().as_secs_f64());
     println!("{} passed, {} failed", totals.cases - totals.differences as u64, totals.differences);
     Ok(totals.differences == 0)
+}
+
+fn one_case(world: &mut World, rng: Rng, options: &Options) -> io::Result<Case> {
+    let Options { length, style, sessions, .. } = *options;
+    match sessions {
+        1 => case::single(world, rng, length, style),
+        _ => concurrent::several(world, rng, length, style, sessions),
+    }
 }
 
 impl Totals {

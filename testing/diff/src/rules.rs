@@ -2,6 +2,7 @@
 //! is counted in the report. A difference that no rule matches fails the run.
 
 use crate::compare::{Kind, Observation};
+use crate::session::Outcome;
 use sluice_rig::client::DUPLICATE;
 use std::collections::BTreeMap;
 
@@ -13,7 +14,7 @@ pub struct Rule {
 
 /// The reasons, for the help text.
 pub fn reasons() -> String {
-    let all = RULES.iter().chain([&VICTIM]);
+    let all = RULES.iter().chain([&VICTIM, &WIDER]);
     all.map(|r| format!("  {}: {}\n", r.id, r.reason)).collect()
 }
 
@@ -40,6 +41,55 @@ pub const VICTIM: Rule = Rule {
     reason: "each engine chooses the victim of a deadlock by its own count of changes and locks",
     matches: |_| false,
 };
+
+pub const WIDER: Rule = Rule {
+    id: "wider-lock",
+    reason: "InnoDB locks the whole gap between two entries, and the first entry behind a range; \
+             Sluice locks the interval that was asked for. So InnoDB may wait, or refuse, or end a \
+             deadlock where Sluice goes on; never the other way",
+    matches: |_| false,
+};
+
+const LOCK_WAIT: u16 = 1205;
+const DEADLOCK: u16 = 1213;
+
+/// What the two sides have answered to one session; `None` while it waits.
+pub struct Met<'a> {
+    pub ours: &'a Option<Outcome>,
+    pub theirs: &'a Option<Outcome>,
+}
+
+fn has(outcome: &Option<Outcome>, code: u16) -> bool {
+    outcome.as_ref().is_some_and(|o| o.error_code() == code)
+}
+
+impl Met<'_> {
+    pub fn our_victim(&self) -> bool {
+        has(self.ours, DEADLOCK)
+    }
+
+    pub fn their_victim(&self) -> bool {
+        has(self.theirs, DEADLOCK)
+    }
+
+    /// `waits`: the statement `sql` waits in InnoDB.
+    pub fn is_wider(&self, waits: bool, sql: &str) -> bool {
+        let Some(ours) = self.ours else { return false };
+        let goes_on = ours.error_code() != LOCK_WAIT && ours.error_code() != DEADLOCK;
+        let skipped = sql.contains("SKIP LOCKED") && self.theirs.is_some() && self.more_rows();
+        goes_on && (waits || has(self.theirs, LOCK_WAIT)) || skipped
+    }
+
+    /// Sluice gave every row that InnoDB gave, and others.
+    fn more_rows(&self) -> bool {
+        let rows = |outcome: &Option<Outcome>| {
+            let sets = outcome.as_ref().map(|o| o.sets.clone()).unwrap_or_default();
+            sets.into_iter().next().map(|s| s.rows).unwrap_or_default()
+        };
+        let (ours, theirs) = (rows(self.ours), rows(self.theirs));
+        ours.len() > theirs.len() && theirs.iter().all(|row| ours.contains(row))
+    }
+}
 
 #[derive(Default, Clone, Debug)]
 pub struct Counts(pub BTreeMap<&'static str, u64>);

@@ -1,7 +1,7 @@
 //! Runs a script on both engines, step by step, with the same schedule.
 
 use crate::compare::{compare, Difference, Kind};
-use crate::rules::{Counts, VICTIM};
+use crate::rules::{Counts, Met, VICTIM, WIDER};
 use crate::script::{Action, Step};
 use crate::session::{Direct, Outcome, Session, SIDES};
 use crate::verify;
@@ -9,8 +9,6 @@ use crate::waits;
 use crate::world::World;
 use std::io;
 use std::time::Duration;
-
-pub const DEADLOCK: u16 = 1213;
 
 pub struct Runner<'w> {
     pub world: &'w World,
@@ -105,7 +103,7 @@ impl<'w> Runner<'w> {
         Ok(())
     }
 
-    /// Collects answers until every session has answered or waits, on both sides.
+    /// Collects answers until every session has answered or waits, on both sides, and compares.
     fn settle(&mut self, session: usize) -> io::Result<Stepped> {
         if self.sessions() == 1 {
             for side in 0..2 {
@@ -113,10 +111,70 @@ impl<'w> Runner<'w> {
                     self.early[0][side] = Some(self.pairs[0][side].wait());
                 }
             }
-        } else {
-            self.collect(session);
+            return Ok(self.judge(session));
         }
-        Ok(self.judge(session))
+        loop {
+            self.collect(session);
+            let Some((at, rule)) = self.allowed() else { return Ok(self.judge(session)) };
+            self.counts.add(rule);
+            if !self.abandon(at)? {
+                self.parted = true;
+                return Ok(Stepped::Parted);
+            }
+        }
+    }
+
+    /// A session whose locks have met others on one side only, and the rule that allows it.
+    fn allowed(&self) -> Option<(usize, &'static str)> {
+        let replies: Vec<Met> =
+            self.early.iter().map(|e| Met { ours: &e[0], theirs: &e[1] }).collect();
+        let victims = [Met::our_victim, Met::their_victim].map(|f| replies.iter().position(f));
+        match victims {
+            [Some(ours), Some(theirs)] if ours == theirs => {}
+            [Some(ours), Some(_)] => return Some((ours, VICTIM.id)),
+            [None, Some(theirs)] => return Some((theirs, WIDER.id)),
+            _ => {}
+        }
+        let wider = |at: &usize| {
+            let waits = self.asked[*at][1].is_some() && replies[*at].theirs.is_none();
+            let sql = self.asked[*at][0].as_deref().unwrap_or("");
+            replies[*at].is_wider(waits, sql)
+        };
+        (0..self.sessions()).find(wider).map(|at| (at, WIDER.id))
+    }
+
+    /// Undoes the session's transaction on both sides, so that they are alike again. False if one
+    /// side has committed already.
+    fn abandon(&mut self, at: usize) -> io::Result<bool> {
+        if self.early[at].iter().flatten().any(|o| o.lost.is_some()) {
+            return Ok(false);
+        }
+        for side in 0..2 {
+            let ended = match &self.early[at][side] {
+                Some(outcome) if outcome.is_ok() => {
+                    let open = self.pairs[at][side].run("SELECT @@in_transaction");
+                    let cell = open.sets.first().and_then(|s| s.rows.first()?.first()?.clone());
+                    cell.as_deref() != Some(b"1")
+                }
+                _ => false,
+            };
+            let reads =
+                self.asked[at][side].as_deref().is_some_and(|sql| sql.starts_with("SELECT"));
+            if ended && !reads {
+                return Ok(false);
+            }
+        }
+        for side in 0..2 {
+            if self.asked[at][side].take().is_some() && self.early[at][side].take().is_none() {
+                let id = self.pairs[at][side].id;
+                self.control.run(&format!("KILL QUERY {id}"));
+                if self.pairs[at][side].poll(Duration::from_secs(30)).is_none() {
+                    return Ok(false);
+                }
+            }
+        }
+        self.reconnect(at)?;
+        Ok(true)
     }
 
     fn collect(&mut self, session: usize) {
@@ -155,16 +213,6 @@ impl<'w> Runner<'w> {
     /// Compares the answers that both sides have given.
     fn judge(&mut self, session: usize) -> Stepped {
         let mut own = Stepped::Waits;
-        let deadlock = |outcome: &Option<Outcome>| {
-            outcome.as_ref().is_some_and(|o| o.error_code() == DEADLOCK)
-        };
-        let on = |side: usize| self.early.iter().position(|e| deadlock(&e[side]));
-        let (ours, theirs) = (on(0), on(1));
-        if ours.is_some() && theirs.is_some() && ours != theirs {
-            self.counts.add(VICTIM.id);
-            self.parted = true;
-            return Stepped::Parted;
-        }
         for at in 0..self.sessions() {
             let [ours, theirs] = &mut self.early[at];
             match (ours.take(), theirs.take()) {

@@ -224,7 +224,7 @@ pub fn random_table(rng: &mut Rng, name: &str, style: Style) -> Table {
             table.checks.push(format!("CONSTRAINT k{name} CHECK ({} <> 13)", c.name));
         }
     }
-    if !table.temporary && rng.percent(14) {
+    if !table.temporary && rng.percent(if style.small { 5 } else { 14 }) {
         add_partitions(rng, &mut table);
     }
     table
@@ -311,7 +311,8 @@ fn add_primary(rng: &mut Rng, table: &mut Table, auto_increment: bool) {
 }
 
 pub fn random_key(rng: &mut Rng, table: &mut Table) -> Option<Key> {
-    let mut columns = rng.some(&table.columns, 1, 3);
+    let most = [1, 2, 3][rng.below(3)];
+    let mut columns = rng.some(&table.columns, 1, most);
     rng.shuffle(&mut columns);
     let parts: Vec<Part> = columns.iter().filter_map(|c| random_part(rng, c)).collect();
     if parts.is_empty() {
