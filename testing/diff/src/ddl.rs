@@ -95,7 +95,7 @@ fn add_key(rng: &mut Rng, table: &Table) -> Vec<Planned> {
     let Some(mut key) = random_key(rng, &mut after) else { return Vec::new() };
     let name = &table.name;
     let has_primary = after.keys.iter().any(|k| k.name == PRIMARY);
-    if rng.percent(20) {
+    if rng.percent(20) && !table.temporary {
         key.name = PRIMARY.into();
         key.unique = true;
         let drop = if has_primary { "DROP PRIMARY KEY, " } else { "" };

@@ -84,7 +84,7 @@ impl<'w> Runner<'w> {
 
     fn kill(&mut self, session: usize) {
         for side in 0..2 {
-            if self.asked[session][side].is_some() {
+            if self.asked[session][side].is_some() && self.early[session][side].is_none() {
                 let id = self.pairs[session][side].id;
                 self.control.run(&format!("KILL QUERY {id}"));
             }
@@ -260,13 +260,11 @@ impl<'w> Runner<'w> {
     /// Ends every transaction and compares the tables. Sessions that wait are killed first.
     pub fn finish(&mut self) -> io::Result<Option<Difference>> {
         for at in 0..self.sessions() {
-            while self.waits(at) {
-                self.kill(at);
-                for side in 0..2 {
-                    if self.asked[at][side].is_some() {
-                        self.pairs[at][side].poll(Duration::from_secs(30));
-                        self.asked[at][side] = None;
-                    }
+            self.kill(at);
+            for side in 0..2 {
+                let open = self.asked[at][side].take().is_some();
+                if open && self.early[at][side].take().is_none() {
+                    self.pairs[at][side].poll(Duration::from_secs(30));
                 }
             }
         }

@@ -259,7 +259,9 @@ fn add_generated(rng: &mut Rng, table: &mut Table) {
         let Some(base) = rng.pick(&bases) else { return };
         let c = &base.name;
         let (kind, expression) = match base.kind.class {
-            Class::Int if base.kind.width < 8 => (int(), rng.one(&["# % 7", "# + 1", "-#"])),
+            Class::Int if base.kind.width < 8 => {
+                (int(), rng.one(&["# % 7", "# DIV 3", "# IS NULL"]))
+            }
             Class::Text if !base.kind.blob => {
                 (base.kind.clone(), rng.one(&["LEFT(#, 2)", "REVERSE(#)", "UPPER(#)"]))
             }
@@ -276,7 +278,7 @@ fn add_generated(rng: &mut Rng, table: &mut Table) {
 }
 
 fn add_primary(rng: &mut Rng, table: &mut Table, auto_increment: bool) {
-    if rng.percent(12) {
+    if rng.percent(12) || table.temporary {
         return;
     }
     if rng.percent(45) {
@@ -319,8 +321,7 @@ pub fn random_key(rng: &mut Rng, table: &mut Table) -> Option<Key> {
         return None;
     }
     table.next += 1;
-    // A statement that fails in a temporary table of InnoDB with a second unique key can leave a
-    // row out that it had replaced.
+    // A statement that fails in a temporary table of InnoDB with unique keys can lose rows.
     let unique = rng.percent(25) && !table.temporary;
     let mut key = Key { name: format!("k{}", table.next), unique, parts };
     if let Some(partitions) = table.partitions.as_ref().filter(|_| key.unique) {

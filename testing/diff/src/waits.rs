@@ -58,7 +58,7 @@ fn innodb_waits(control: &mut Direct) -> u64 {
 fn sluice_waits(control: &mut Direct) -> HashSet<u32> {
     let sql = "SELECT t.processlist_id FROM performance_schema.events_waits_current e \
                JOIN performance_schema.threads t ON t.thread_id = e.thread_id \
-               WHERE e.event_name = 'wait/synch/cond/sluice/row_lock' AND e.timer_end IS NULL \
+               WHERE e.event_name = 'wait/synch/cond/sluice/row_lock' AND e.end_event_id IS NULL \
                AND t.processlist_id IS NOT NULL";
     numbers(control, sql, 0).into_iter().map(|id| id as u32).collect()
 }
