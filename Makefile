@@ -10,7 +10,7 @@ SECONDS := $(if $(filter command line,$(origin SECONDS)),$(SECONDS),60)
 ARGS ?=
 
 .DEFAULT_GOAL := build
-.PHONY: isolation large-rows build test demo fuzz damage kill9 powercut powercut-proof check deny sim sim-planted diff mtr types peer-suites bench presets myrocks bench-commit test-binlog replicas restart rollback soak old-snapshot clean distclean help
+.PHONY: isolation large-rows build test demo fuzz damage kill9 powercut powercut-proof check deny sim sim-planted diff diff-planted mtr types peer-suites bench presets myrocks bench-commit test-binlog replicas restart rollback soak old-snapshot clean distclean help
 
 build: ## private MariaDB, workspace, plugin
 	@scripts/build
@@ -50,6 +50,9 @@ sim-planted: ## every bug of engine/src/os/planted.rs must be found by one of 10
 
 diff: build ## random statements on Sluice and InnoDB compared: STATEMENTS=10000 SEED=s SESSIONS=1
 	@STATEMENTS='$(STATEMENTS)' SEED='$(SEED)' SESSIONS='$(SESSIONS)' scripts/diff $(ARGS)
+
+diff-planted: build ## known defects, their mends taken out one by one: the test must find each
+	@scripts/diff-planted $(ARGS)
 
 mtr: build ## our suite under the server's test driver, or what ARGS says
 	@scripts/mtr $(ARGS)

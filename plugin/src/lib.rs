@@ -21,6 +21,7 @@ mod errors;
 pub mod handler;
 pub mod key;
 pub mod order;
+mod planted;
 pub mod record;
 pub mod row;
 pub mod session;

@@ -220,6 +220,9 @@ impl Shape {
 
     /// The server compares records byte by byte, so a column that is NULL has its default's bytes.
     pub fn put_null(&self, column: &Column, record: &mut [u8]) {
+        if crate::planted::is("A2") {
+            return;
+        }
         let place = column.place();
         record[place.clone()].copy_from_slice(&self.defaults[place]);
     }

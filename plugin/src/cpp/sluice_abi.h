@@ -290,6 +290,8 @@ int32_t sluice_binlog_close_completed(const char *state);
 int32_t sluice_open(const char *name, const sluice_table *table, sluice_handler **to);
 int32_t sluice_close(sluice_handler *handler);
 int32_t sluice_lock(sluice_handler *handler, uint32_t lock, uint32_t wait);
+/* Only in builds for tests: is the mistake of this name (see planted.rs) on? */
+uint32_t sluice_planted(const char *name);
 int32_t sluice_set_replace(sluice_handler *handler, uint32_t on);
 /* The statement is over: back to plain reads of whole rows. */
 int32_t sluice_reset(sluice_handler *handler);

@@ -8,7 +8,7 @@ use crate::dml;
 use crate::exprs::{comparison, names};
 use crate::gen::{Effect, Generator};
 use crate::run::{Runner, Stepped};
-use crate::schema::{Style, Table, PRIMARY};
+use crate::schema::{Style, Table, PRIMARY, SPARE};
 use crate::script::{Action, Step};
 use crate::session::SIDE_MARK;
 use crate::settings::LEVELS;
@@ -206,7 +206,7 @@ fn read(rng: &mut Rng, table: &Table) -> String {
     let (hint, condition) = path(rng, table);
     let name = &table.name;
     match rng.below(3) {
-        0 => format!("SELECT COUNT(*) FROM {name}"),
+        0 => format!("SELECT COUNT({SPARE}) FROM {name}"),
         1 => format!("SELECT * FROM {name}"),
         _ => format!("SELECT {} FROM {name}{hint} WHERE {condition}", names(&table.columns, "")),
     }

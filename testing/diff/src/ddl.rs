@@ -208,6 +208,8 @@ fn partition(rng: &mut Rng, table: &Table, fresh: &str) -> Vec<Planned> {
             changed(format!("ALTER TABLE {name} REMOVE PARTITIONING"), after)
         }
         _ => [
+            // Without autocommit InnoDB waits for itself.
+            "SET autocommit=1".to_owned(),
             format!("CREATE TABLE {fresh} LIKE {name}"),
             format!("ALTER TABLE {fresh} REMOVE PARTITIONING"),
             format!("ALTER TABLE {name} EXCHANGE PARTITION {one} WITH TABLE {fresh}"),

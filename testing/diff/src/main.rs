@@ -196,7 +196,8 @@ fn replay(options: &Options) -> io::Result<bool> {
         let text = std::fs::read_to_string(file)?;
         let steps = script::parse(&text).map_err(io::Error::other)?;
         let mut counts = Counts::default();
-        let found = match run::run_script(&mut world, &steps, &mut counts) {
+        let found = match run::run_script(&mut world, &steps, &mut counts, script::is_strict(&text))
+        {
             Ok(found) => found,
             Err(_) if !world.is_alive() => Some(case::crash()),
             Err(error) => return Err(error),

@@ -19,7 +19,12 @@ pub fn reasons() -> String {
 }
 
 /// Applied in this order; the first that matches counts.
-pub const RULES: [Rule; 2] = [
+pub const RULES: [Rule; 3] = [
+    Rule {
+        id: "client-library",
+        reason: "the client library cannot read this answer of the server, on both sides",
+        matches: client_library,
+    },
     Rule {
         id: "duplicate-of-copy",
         reason: "of several rows that a copying ALTER TABLE or CREATE INDEX cannot take, one is \
@@ -76,6 +81,10 @@ impl Met<'_> {
     pub fn is_wider(&self, waits: bool, sql: &str) -> bool {
         let Some(ours) = self.ours else { return false };
         let goes_on = ours.error_code() != LOCK_WAIT && ours.error_code() != DEADLOCK;
+        let ddl = ["ALTER", "OPTIMIZE", "TRUNCATE", "DROP", "CREATE"];
+        if starts_with(sql, &ddl) {
+            return false;
+        }
         let skipped = sql.contains("SKIP LOCKED") && self.theirs.is_some() && self.more_rows();
         goes_on && (waits || has(self.theirs, LOCK_WAIT)) || skipped
     }
@@ -119,6 +128,11 @@ fn duplicate_of_copy(seen: &Observation) -> bool {
     let one = matches!(seen.kind, Kind::Error | Kind::ErrorText | Kind::Warnings);
     let both = !seen.sluice.is_ok() && !seen.innodb.is_ok();
     one && both && seen.sluice.error_code() == DUPLICATE && starts_with(seen.sql, &ddl)
+}
+
+fn client_library(seen: &Observation) -> bool {
+    let cannot = seen.sluice.lost.as_ref().is_some_and(|text| text.contains("can't parse"));
+    seen.kind == Kind::Lost && cannot && seen.sluice.lost == seen.innodb.lost
 }
 
 /// The same warnings, a different number of times.

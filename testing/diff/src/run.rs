@@ -22,6 +22,8 @@ pub struct Runner<'w> {
     early: Vec<[Option<Outcome>; 2]>,
     /// The histories have parted for a reason that a rule gives; only each side alone can be checked.
     pub parted: bool,
+    /// No rule about locks applies: the script is known to lock alike.
+    pub strict: bool,
 }
 
 pub enum Stepped {
@@ -49,6 +51,7 @@ impl<'w> Runner<'w> {
             asked: vec![[None, None]; sessions],
             early: (0..sessions).map(|_| [None, None]).collect(),
             parted: false,
+            strict: false,
         })
     }
 
@@ -126,6 +129,9 @@ impl<'w> Runner<'w> {
 
     /// A session whose locks have met others on one side only, and the rule that allows it.
     fn allowed(&self) -> Option<(usize, &'static str)> {
+        if self.strict {
+            return None;
+        }
         let replies: Vec<Met> =
             self.early.iter().map(|e| Met { ours: &e[0], theirs: &e[1] }).collect();
         let victims = [Met::our_victim, Met::their_victim].map(|f| replies.iter().position(f));
@@ -282,10 +288,12 @@ pub fn run_script(
     world: &mut World,
     steps: &[Step],
     counts: &mut Counts,
+    strict: bool,
 ) -> io::Result<Option<Difference>> {
     world.empty()?;
     let found = {
         let mut runner = Runner::new(world, crate::script::sessions(steps))?;
+        runner.strict = strict;
         let found = run_steps(&mut runner, steps)?;
         counts.merge(&runner.counts);
         found

@@ -32,6 +32,8 @@ pub struct Key {
 }
 
 pub const PRIMARY: &str = "PRIMARY";
+/// A column that no key has.
+pub const SPARE: &str = "z";
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Partitions {
@@ -213,6 +215,10 @@ pub fn random_table(rng: &mut Rng, name: &str, style: Style) -> Table {
         table.columns.push(column);
     }
     add_generated(rng, &mut table);
+    if style.small {
+        // In no key, so that no index alone answers a read: Sluice locks the row then, InnoDB does not.
+        table.columns.push(Column::new(SPARE, int()));
+    }
     add_primary(rng, &mut table, style.auto_increment);
     for _ in 0..rng.between(0, 4) {
         if let Some(key) = random_key(rng, &mut table) {
@@ -314,7 +320,8 @@ fn add_primary(rng: &mut Rng, table: &mut Table, auto_increment: bool) {
 
 pub fn random_key(rng: &mut Rng, table: &mut Table) -> Option<Key> {
     let most = [1, 2, 3][rng.below(3)];
-    let mut columns = rng.some(&table.columns, 1, most);
+    let keyed: Vec<Column> = table.columns.iter().filter(|c| c.name != SPARE).cloned().collect();
+    let mut columns = rng.some(&keyed, 1, most);
     rng.shuffle(&mut columns);
     let parts: Vec<Part> = columns.iter().filter_map(|c| random_part(rng, c)).collect();
     if parts.is_empty() {

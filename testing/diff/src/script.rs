@@ -32,6 +32,11 @@ impl Step {
     }
 }
 
+/// A line `-- strict`: the rules about locks do not apply.
+pub fn is_strict(text: &str) -> bool {
+    text.lines().any(|line| line.trim() == "-- strict")
+}
+
 pub fn sessions(steps: &[Step]) -> usize {
     steps.iter().map(|s| s.session + 1).max().unwrap_or(1)
 }

@@ -27,7 +27,7 @@ impl<'w> Shrinker<'w> {
             return Ok(false);
         }
         self.runs += 1;
-        let found = match run_script(self.world, steps, &mut Counts::default()) {
+        let found = match run_script(self.world, steps, &mut Counts::default(), false) {
             Ok(found) => found,
             Err(_) if !self.world.is_alive() => Some(crate::case::crash()),
             Err(error) => return Err(error),
