@@ -10,7 +10,7 @@ SECONDS := $(if $(filter command line,$(origin SECONDS)),$(SECONDS),60)
 ARGS ?=
 
 .DEFAULT_GOAL := build
-.PHONY: isolation large-rows build test demo fuzz damage kill9 powercut powercut-proof check deny sim sim-planted diff diff-planted mtr types peer-suites bench presets myrocks bench-commit test-binlog replicas restart rollback soak old-snapshot clean distclean help
+.PHONY: isolation large-rows build test demo fuzz damage kill9 powercut powercut-proof check deny sim sim-planted diff diff-planted mtr types peer-suites bench presets myrocks bench-commit test-binlog replicas restart rollback soak old-snapshot clean distclean help bench-locks
 
 build: ## private MariaDB, workspace, plugin
 	@scripts/build
@@ -86,6 +86,9 @@ old-snapshot: build ## sizes and TPS under a snapshot held MINUTES=60, with and 
 
 bench-commit: build ## commits per second and flushes per commit, binlog in the log or not, InnoDB
 	@scripts/bench-commit $(ARGS)
+
+bench-locks: ## ns per lock, by kind, with 10^3 to 10^6 locks in one tree
+	@cargo test -p sluice-engine --release --locked --lib txn::lock::bench -- --ignored --nocapture
 
 test-binlog: build ## the binlog in the log on real servers: lost tails, rotation, a replica
 	@scripts/test-binlog $(ARGS)

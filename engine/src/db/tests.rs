@@ -399,7 +399,7 @@ fn the_gap_before_an_own_row_is_locked_under_the_interval_of_another() {
     let (low, high) = (key(43), key(57));
     let over = (Bound::Included(&low[..]), Bound::Included(&high[..]));
     let locks = &engine.ctx.locks;
-    locks.lock_range(&other.session.owner, tree, over.0, over.1, Mode::Exclusive);
+    locks.try_lock_range(&other.session.owner, tree, over, Mode::Exclusive).unwrap();
     let (low, high) = (key(37), key(54));
     let mut cursor = Cursor::default();
     let (from, to) = (Bound::Included(&low[..]), Bound::Included(&high[..]));
@@ -410,6 +410,88 @@ fn the_gap_before_an_own_row_is_locked_under_the_interval_of_another() {
     let inserted = row(37).images().with(|w| other.insert(&table, w));
     assert!(matches!(inserted, Err(Error::LockTimeout)), "{inserted:?}");
     row(36).images().with(|w| other.insert(&table, w)).unwrap();
+}
+
+/// Reads the row as an UPDATE does, and updates it.
+fn lock_and_update(trx: &mut Trx, table: &Table, id: u32, plain: u8, filler: usize) {
+    let mode = ReadMode::Lock { exclusive: true, wait: WaitPolicy::Wait };
+    let (key, mut payload) = (id.to_be_bytes(), Vec::new());
+    assert!(trx.get(table, 0, &key, mode, &mut payload).unwrap());
+    let old = Row::read(&key, &payload);
+    let new = Row { id, plain, unique: id as u16, filler };
+    old.images().with(|o| new.images().with(|n| trx.update(table, o, n))).unwrap();
+}
+
+fn insert_rows(engine: &Arc<Engine>, table: &Table, ids: std::ops::Range<u32>, filler: usize) {
+    let mut trx = engine.begin(9);
+    for id in ids {
+        let row = Row { id, plain: 0, unique: id as u16, filler };
+        row.images().with(|w| trx.insert(table, w)).unwrap();
+    }
+    trx.commit(true).unwrap();
+}
+
+#[test]
+fn updates_keep_no_lock_beside_the_ids_in_the_entries() {
+    let engine = open(&SimOs::new(1)).unwrap();
+    engine.create_table(TABLE, spec()).unwrap();
+    let table = engine.table(TABLE).unwrap().unwrap();
+    insert_rows(&engine, &table, 0..300, 10);
+    for isolation in [Isolation::ReadCommitted, Isolation::RepeatableRead] {
+        let mut trx = engine.begin(1);
+        trx.set_isolation(isolation);
+        trx.statement_start();
+        (0..300).for_each(|id| lock_and_update(&mut trx, &table, id, 1, 10));
+        let locks = engine.ctx.locks.stats();
+        assert!(locks.rows <= 1 && locks.intervals == 0, "{isolation:?}: {locks:?}");
+        // A row that was locked before a savepoint stays locked when its change is undone.
+        trx.statement_start();
+        let mode = ReadMode::Lock { exclusive: true, wait: WaitPolicy::Wait };
+        let mut payload = Vec::new();
+        trx.rollback();
+        assert!(trx.get(&table, 0, &7_u32.to_be_bytes(), mode, &mut payload).unwrap());
+        let savepoint = trx.savepoint();
+        lock_and_update(&mut trx, &table, 7, 2, 10);
+        lock_and_update(&mut trx, &table, 8, 2, 10);
+        trx.rollback_to(savepoint).unwrap();
+        let mut other = engine.begin(2);
+        other.set_lock_timeout(Duration::ZERO);
+        let key = |id: u32| id.to_be_bytes();
+        let locked = other.get(&table, 0, &key(7), mode, &mut payload);
+        assert!(matches!(locked, Err(Error::LockTimeout)), "{locked:?}");
+        other.rollback();
+    }
+}
+
+/// A row comes back whole: not when its entry does, before its long value.
+#[test]
+fn nobody_gets_a_row_before_all_of_it_is_undone() {
+    let engine = open(&SimOs::new(1)).unwrap();
+    engine.create_table(TABLE, spec()).unwrap();
+    let table = engine.table(TABLE).unwrap().unwrap();
+    insert_rows(&engine, &table, 0..2, 300_000);
+    for round in 0..20 {
+        let mut writer = engine.begin(1);
+        writer.set_isolation(Isolation::ReadCommitted);
+        writer.statement_start();
+        let savepoint = writer.savepoint();
+        lock_and_update(&mut writer, &table, 0, 1, 10);
+        lock_and_update(&mut writer, &table, 1, 1, 10);
+        let before = engine.ctx.locks.stats().waits;
+        let reader = std::thread::spawn({
+            let (engine, table) = (Arc::clone(&engine), Arc::clone(&table));
+            move || {
+                let mode = ReadMode::Lock { exclusive: false, wait: WaitPolicy::Wait };
+                let (mut trx, mut payload) = (engine.begin(2), Vec::new());
+                trx.get(&table, 0, &0_u32.to_be_bytes(), mode, &mut payload).map(|_| payload.len())
+            }
+        });
+        while engine.ctx.locks.stats().waits == before {
+            std::thread::yield_now();
+        }
+        writer.rollback_to(savepoint).unwrap();
+        assert_eq!(reader.join().unwrap().unwrap(), 300_003, "round {round}");
+    }
 }
 
 #[test]

@@ -75,6 +75,7 @@ impl Trx {
     /// Marks the place that a failed statement goes back to.
     pub fn statement_start(&mut self) {
         self.statement = self.session.savepoint();
+        self.session.begin_epoch();
         let by_statement =
             matches!(self.session.isolation, Isolation::ReadCommitted | Isolation::ReadUncommitted);
         if by_statement {
@@ -88,6 +89,7 @@ impl Trx {
     }
 
     pub fn savepoint(&self) -> Savepoint {
+        self.session.begin_epoch();
         self.session.savepoint()
     }
 

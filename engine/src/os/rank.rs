@@ -88,8 +88,12 @@ ranks! {
     Autoinc,
     /// `db`: the last estimate of a table's size.
     Estimate,
-    /// `txn`: row and interval locks.
+    /// `txn`: held by those who begin to wait for a lock, or give up.
+    LockWaits,
+    /// `txn`: row and interval locks of a tree.
     LockManager,
+    /// `txn`: owners of locks by transaction.
+    LockHolders,
     /// `txn`: the locks that a transaction holds.
     OwnerHeld,
     /// `txn`: the token of a thread that waits for a row lock.

@@ -316,12 +316,13 @@ impl Session {
         let mut progress = Progress::default();
         let mut waited = false;
         self.lock_is_new = false;
+        self.let_written_go();
         while !cursor.ended {
             self.check_interrupt()?;
             let Some(gate) = cursor.gate.clone() else { return Ok(false) };
             let (attempt, one_leaf) = self.lock_next_entry(cursor, &gate, mode, wait)?;
             let Some(attempt) = attempt else {
-                cursor.ended = self.close_range(cursor, &gate, mode)?;
+                cursor.ended = self.close_range(cursor, &gate, mode, wait)?;
                 continue;
             };
             match attempt {
@@ -394,8 +395,15 @@ impl Session {
         Ok(!same)
     }
 
-    /// Locks the rest of the range behind the last entry. `false`: an entry has come meanwhile.
-    fn close_range(&self, cursor: &Cursor, gate: &TreeGate, mode: Mode) -> Result<bool> {
+    /// Locks the rest of the range behind the last entry. `false`: an entry may have come
+    /// meanwhile.
+    fn close_range(
+        &self,
+        cursor: &Cursor,
+        gate: &TreeGate,
+        mode: Mode,
+        wait: WaitPolicy,
+    ) -> Result<bool> {
         if !self.locks_gaps() {
             return Ok(true);
         }
@@ -404,7 +412,10 @@ impl Session {
             Direction::Forward => (near, far),
             Direction::Backward => (far, near),
         };
-        self.ctx.locks.lock_range(&self.owner, gate.id(), low, high, mode);
+        if let Some(ticket) = self.lock_gap(gate.id(), (low, high), mode, wait)? {
+            self.wait(ticket)?;
+            return Ok(false);
+        }
         let mut nothing = true;
         first_entry(gate, near, cursor.direction, &mut |found, _| {
             nothing = past(found, &cursor.to, cursor.direction);

@@ -1,37 +1,21 @@
 //! Who holds and waits: the owner of locks, and how its sleep ends.
 
-use super::lock_queue::Mode;
+use super::lock_queue::Place;
 use super::park::Parker;
 use crate::base::{TreeId, TxnId};
-use crate::os::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicU8, Ordering};
+use crate::os::rank::Rank;
+use crate::os::sync::{Mutex, Ranked};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicU8, Ordering};
 use std::sync::Arc;
 
-/// What the owner waits for.
-#[derive(Clone)]
-pub(super) struct Wait {
-    pub(super) ticket: u64,
-    pub(super) tree: TreeId,
-    pub(super) key: Arc<[u8]>,
-    pub(super) kind: WaitKind,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum WaitKind {
-    /// A lock of the row. A privileged waiter holds the row already, or an interval over it, and
-    /// waits only for other holders.
-    Row { mode: Mode, privileged: bool },
-    /// The end of all intervals of others over the key.
-    Insert,
-}
-
-/// What the manager knows of an owner. Locked only with the manager's mutex held.
+/// What the manager knows of an owner. Locked with the mutex of a tree held, or alone.
 #[derive(Default)]
 pub(super) struct Held {
-    pub(super) rows: Vec<(TreeId, Arc<[u8]>)>,
-    /// Trees with intervals of this owner, each once.
-    pub(super) ranges: Vec<TreeId>,
-    pub(super) wait: Option<Wait>,
+    /// Trees that know this owner, each once.
+    pub(super) trees: Vec<TreeId>,
+    pub(super) wait: Option<Place>,
+    /// Of an insert that waited and is not done.
+    pub(super) insert: Option<Place>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,10 +30,16 @@ pub(super) enum Outcome {
 /// transaction: [`release_all`](super::LockManager::release_all) makes it ready for the next one.
 pub struct Owner {
     pub(super) number: u64,
-    session: u64,
+    session: AtomicU64,
     txn: AtomicU64,
     undo: AtomicU64,
+    /// Rows and spans held.
     pub(super) locks: AtomicU64,
+    epoch: AtomicU32,
+    /// Somebody new is in the way of its wait.
+    pub(super) has_news: AtomicBool,
+    /// It has a place in line for an insert.
+    pub(super) has_insert: AtomicBool,
     interrupted: AtomicBool,
     outcome: AtomicU8,
     pub(super) parker: Parker,
@@ -60,20 +50,38 @@ impl Owner {
     pub(super) fn new(number: u64, session: u64) -> Arc<Owner> {
         Arc::new(Owner {
             number,
-            session,
+            session: AtomicU64::new(session),
             txn: AtomicU64::new(0),
             undo: AtomicU64::new(0),
             locks: AtomicU64::new(0),
+            epoch: AtomicU32::new(0),
+            has_news: AtomicBool::new(false),
+            has_insert: AtomicBool::new(false),
             interrupted: AtomicBool::new(false),
             outcome: AtomicU8::new(Outcome::Granted as u8),
             parker: Parker::default(),
-            held: Mutex::default(),
+            held: Mutex::ranked(Rank::OwnerHeld, Held::default()),
         })
     }
 
-    /// The server's name for the session, opaque here; zero for a recovered transaction.
+    /// The server's name for the session, opaque here; zero for a transaction without one.
     pub fn session(&self) -> u64 {
-        self.session
+        self.session.load(Ordering::Acquire)
+    }
+
+    /// The transaction outlives its session, whose name may soon be another's.
+    pub fn leave_session(&self) {
+        self.session.store(0, Ordering::Release);
+    }
+
+    /// Counts the places that the transaction can be rolled back to.
+    pub fn epoch(&self) -> u32 {
+        self.epoch.load(Ordering::Relaxed)
+    }
+
+    /// From now on the transaction can be rolled back to here.
+    pub fn begin_epoch(&self) {
+        self.epoch.fetch_add(1, Ordering::Relaxed);
     }
 
     /// The transaction's id, once it has one.
@@ -96,6 +104,19 @@ impl Owner {
     /// What it costs to roll this owner back: the victim of a deadlock is the lightest.
     pub fn weight(&self) -> u64 {
         self.undo.load(Ordering::Relaxed).saturating_add(self.locks.load(Ordering::Relaxed))
+    }
+
+    /// An owner that holds nothing is in nobody's way, so no cycle of waiters passes through it.
+    pub(super) fn can_be_waited_for(&self) -> bool {
+        self.locks.load(Ordering::Relaxed) > 0
+            || self.txn.load(Ordering::Acquire) != 0
+            || self.has_insert.load(Ordering::Acquire)
+    }
+
+    /// Does its insert of this key keep a place in line?
+    pub(super) fn keeps_insert_at(&self, tree: TreeId, key: &[u8]) -> bool {
+        let held = self.held.lock();
+        held.insert.as_ref().is_some_and(|place| place.tree == tree && *place.key == *key)
     }
 
     pub fn is_interrupted(&self) -> bool {
@@ -137,6 +158,6 @@ impl Eq for Owner {}
 
 impl std::fmt::Debug for Owner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Owner({}, session {}, {:?})", self.number, self.session, self.txn())
+        write!(f, "Owner({}, session {}, {:?})", self.number, self.session(), self.txn())
     }
 }

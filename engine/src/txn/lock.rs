@@ -2,14 +2,16 @@
 
 use super::deadlock;
 use super::interrupt::{Outcome, Owner};
-use super::lock_queue::Mode;
-use super::lock_state::{Admission, Counters, LockStats, Locks, TreeLocks, Wakes};
+use super::lock_key::Span;
+use super::lock_queue::{Grant, Mode, Want};
+use super::lock_state::{Effects, Map, TreeLocks};
 use super::park::Deadline;
 use super::table::{TxnState, TxnTable};
 use crate::base::{Error, Result, TreeId, TxnId};
-use crate::os::sync::Mutex;
+use crate::os::rank::Rank;
+use crate::os::sync::{Mutex, Ranked};
 use std::ops::Bound;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -46,72 +48,174 @@ pub enum Enqueued {
     HolderGone,
 }
 
+const SHARDS: usize = 256;
+const HOLDER_SHARDS: usize = 64;
+/// Idle trees that a shard keeps: their memory is soon of use again, unless they are dropped.
+const IDLE_TREES_KEPT: usize = 4;
+
+type Holders = Mutex<Map<TxnId, Arc<Owner>>>;
+
+/// The locks of the trees whose ids fall into one slot: mostly one tree.
+struct Shard {
+    /// Rows and spans that are held or waited for: what writers look at instead of taking the
+    /// mutex. A writer holds its leaf's latch exclusively, and whoever asks for a key of that leaf
+    /// for the first time holds the latch too, so the latch orders the two.
+    rows: AtomicU32,
+    spans: AtomicU32,
+    trees: Mutex<Map<TreeId, Box<TreeLocks>>>,
+}
+
+impl Default for Shard {
+    fn default() -> Shard {
+        let trees = Mutex::ranked(Rank::LockManager, Map::default());
+        Shard { rows: AtomicU32::new(0), spans: AtomicU32::new(0), trees }
+    }
+}
+
+/// Numbers for the statistics.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LockStats {
+    pub waits: u64,
+    pub deadlocks: u64,
+    pub timeouts: u64,
+    pub interrupts: u64,
+    /// Locked or awaited rows, and intervals, now.
+    pub rows: u64,
+    pub intervals: u64,
+}
+
+#[derive(Default)]
+struct Events {
+    waits: AtomicU64,
+    deadlocks: AtomicU64,
+    timeouts: AtomicU64,
+    interrupts: AtomicU64,
+}
+
 /// Row locks, interval locks and their waiters, for all trees.
 pub struct LockManager {
     table: Arc<TxnTable>,
-    counters: Arc<Counters>,
-    locks: Mutex<Locks>,
+    /// Held by those who begin a wait, and by those who end one without a grant: so the graph of
+    /// waits only loses edges while somebody searches it.
+    waits: Mutex<()>,
+    shards: Box<[Shard]>,
+    /// Who is behind an id in an entry.
+    holders: Box<[Holders]>,
+    next_ticket: AtomicU64,
+    next_owner: AtomicU64,
+    events: Events,
 }
 
 impl LockManager {
     pub fn new(table: Arc<TxnTable>) -> Arc<LockManager> {
-        let locks = Locks::default();
-        let counters = Arc::clone(&locks.counters);
-        Arc::new(LockManager { table, counters, locks: Mutex::new(locks) })
+        Arc::new(LockManager {
+            table,
+            waits: Mutex::ranked(Rank::LockWaits, ()),
+            shards: (0..SHARDS).map(|_| Shard::default()).collect(),
+            holders: (0..HOLDER_SHARDS)
+                .map(|_| Mutex::ranked(Rank::LockHolders, Map::default()))
+                .collect(),
+            next_ticket: AtomicU64::new(1),
+            next_owner: AtomicU64::new(1),
+            events: Events::default(),
+        })
+    }
+
+    fn shard(&self, tree: TreeId) -> &Shard {
+        &self.shards[tree.0 as usize % SHARDS]
+    }
+
+    fn holders(&self, txn: TxnId) -> &Holders {
+        &self.holders[txn.0 as usize % HOLDER_SHARDS]
+    }
+
+    /// Looks at a tree's locks; `None`: there are none.
+    pub(super) fn look<R>(&self, tree: TreeId, f: impl FnOnce(&TreeLocks) -> R) -> Option<R> {
+        self.shard(tree).trees.lock().get(&tree).map(|locks| f(locks))
+    }
+
+    /// Changes a tree's locks. What follows from that is for `effects`.
+    pub(super) fn change<R>(
+        &self,
+        tree: TreeId,
+        effects: &mut Effects,
+        f: impl FnOnce(&mut TreeLocks, &mut Effects) -> R,
+    ) -> R {
+        let shard = self.shard(tree);
+        let mut trees = shard.trees.lock();
+        let locks = trees.entry(tree).or_default();
+        let before = locks.counts();
+        let answer = f(locks, effects);
+        let after = locks.counts();
+        if before.0 != after.0 {
+            shard.rows.fetch_add(after.0.wrapping_sub(before.0), Ordering::Release);
+        }
+        if before.1 != after.1 {
+            shard.spans.fetch_add(after.1.wrapping_sub(before.1), Ordering::Release);
+        }
+        if locks.is_empty() && (locks.keeps_much() || trees.len() > IDLE_TREES_KEPT) {
+            effects.tree = trees.remove(&tree);
+        }
+        answer
     }
 
     /// An identity for a session of the server; `session` is opaque and comes back in reports.
     pub fn owner(&self, session: u64) -> Arc<Owner> {
-        self.locks.lock().new_owner(session)
+        Owner::new(self.next_owner.fetch_add(1, Ordering::Relaxed), session)
     }
 
     /// From now on `owner` is behind `txn`. Call it before the first entry with this id is
-    /// written. Takes over what others' waits have recorded for a recovered transaction.
+    /// written.
     pub fn register_holder(&self, owner: &Arc<Owner>, txn: TxnId) {
-        let mut locks = self.locks.lock();
         owner.set_txn(Some(txn));
-        let Some(before) = locks.holders.insert(txn, Arc::clone(owner)) else { return };
-        if before == *owner {
-            return;
-        }
-        let rows = std::mem::take(&mut before.held.lock().rows);
-        for (tree, key) in rows {
-            let row = locks.trees.get_mut(&tree).and_then(|t| t.rows.get_mut(&key));
-            row.expect("a held row").revoke(&before);
-            locks.grant_implicit(owner, tree, &key);
-        }
+        self.holders(txn).lock().insert(txn, Arc::clone(owner));
     }
 
     pub fn owner_of(&self, txn: TxnId) -> Option<Arc<Owner>> {
-        self.locks.lock().holders.get(&txn).map(Arc::clone)
+        self.holders(txn).lock().get(&txn).map(Arc::clone)
+    }
+
+    fn is_over(&self, txn: TxnId) -> bool {
+        !matches!(self.table.state(txn), TxnState::Active | TxnState::Prepared)
+    }
+
+    /// The owner behind an id that is not over. One that nobody has registered gets an owner
+    /// without a session.
+    fn holder(&self, txn: TxnId) -> Option<Arc<Owner>> {
+        let mut holders = self.holders(txn).lock();
+        // It leaves the map after its state is stored.
+        if self.is_over(txn) {
+            return None;
+        }
+        let holder = holders.entry(txn).or_insert_with(|| {
+            let holder = self.owner(0);
+            holder.set_txn(Some(txn));
+            holder
+        });
+        Some(Arc::clone(holder))
     }
 
     /// Whether a lock of the row would be granted, without taking it: for writers, whose id in
-    /// the entry is their lock. They hold the leaf's latch exclusively.
+    /// the entry is their lock. They hold the leaf's latch exclusively. Answers whether the owner
+    /// holds the row by itself.
     pub fn check(
         &self,
         owner: &Arc<Owner>,
         tree: TreeId,
         key: &[u8],
         mode: Mode,
-    ) -> std::result::Result<(), Conflict> {
-        let rows = self.counters.rows(tree).load(Ordering::Acquire);
-        let intervals = self.counters.intervals(tree).load(Ordering::Acquire);
-        if rows == 0 && intervals == 0 {
-            return Ok(());
+    ) -> std::result::Result<bool, Conflict> {
+        let shard = self.shard(tree);
+        let spans = shard.spans.load(Ordering::Acquire);
+        if shard.rows.load(Ordering::Acquire) == 0 && spans == 0 {
+            return Ok(false);
         }
-        let locks = self.locks.lock();
-        let Some(tree) = locks.trees.get(&tree) else { return Ok(()) };
-        // As in `admit`: who holds the row goes on, whatever intervals lie over it. A row that is
-        // not there can be held by one and lie in the interval of another; inserts look for that.
-        let by_row = tree.rows.get(key).and_then(|q| q.grant_of(owner)).map(|g| g.mode());
-        if by_row >= Some(mode) {
-            return Ok(());
-        }
-        match tree.admit(owner, key, mode) {
-            Admission::Free => Ok(()),
-            Admission::Blocked(other) => Err(Conflict::with(&other)),
-        }
+        let looked = self.look(tree, |locks| {
+            let admitted = locks.admit(owner, key, &Want::Row(mode));
+            let admitted = admitted.map_err(|other| Conflict::with(other));
+            admitted.map(|_| locks.row_mode(locks.slot(owner), key).is_some())
+        });
+        looked.unwrap_or(Ok(false))
     }
 
     /// Takes the lock if nobody is in the way. Callable under a page latch: it does not wait.
@@ -122,16 +226,12 @@ impl LockManager {
         key: &[u8],
         mode: Mode,
     ) -> std::result::Result<Granted, Conflict> {
-        let mut locks = self.locks.lock();
-        let granted = admit(&mut locks, owner, tree, key, mode)?;
-        if granted != Granted::Held {
-            locks.grant(owner, tree, key, mode);
-        }
-        Ok(granted)
+        self.try_take(owner, tree, key, Want::Row(mode))
     }
 
-    /// Takes the next-key lock of a scan: if nobody is in the way of `key`, the owner's interval
-    /// grows over the range, which must contain it; the interval then is the lock of the row.
+    /// Takes the next-key lock of a scan: if nobody is in the way of `key`, or waits to insert
+    /// into the range, the owner's interval grows over the range, which must contain the key; the
+    /// interval then is the lock of the row.
     pub fn try_lock_next(
         &self,
         owner: &Arc<Owner>,
@@ -140,10 +240,42 @@ impl LockManager {
         key: &[u8],
         mode: Mode,
     ) -> std::result::Result<Granted, Conflict> {
-        let mut locks = self.locks.lock();
-        let granted = admit(&mut locks, owner, tree, key, mode)?;
-        locks.grow_range(owner, tree, range.0, range.1, mode);
-        Ok(granted)
+        let span = Span::of(range.0, range.1).expect("a range with a key");
+        self.try_take(owner, tree, key, Want::Span { span, mode, row: true })
+    }
+
+    /// Grows the owner's interval over a range whose rows are the caller's business, if nobody
+    /// waits to insert into it.
+    pub fn try_lock_range(
+        &self,
+        owner: &Arc<Owner>,
+        tree: TreeId,
+        range: (Bound<&[u8]>, Bound<&[u8]>),
+        mode: Mode,
+    ) -> std::result::Result<Granted, Conflict> {
+        let Some(span) = Span::of(range.0, range.1) else { return Ok(Granted::Held) };
+        self.try_take(owner, tree, &[], Want::Span { span, mode, row: false })
+    }
+
+    fn try_take(
+        &self,
+        owner: &Arc<Owner>,
+        tree: TreeId,
+        key: &[u8],
+        want: Want,
+    ) -> std::result::Result<Granted, Conflict> {
+        let mut effects = Effects::default();
+        let granted = self.change(tree, &mut effects, |locks, effects| {
+            let want = locks.narrowed(owner, key, want);
+            let granted = locks.admit(owner, key, &want);
+            let granted = granted.map_err(|other| Conflict::with(other))?;
+            if granted != Granted::Held || want.span().is_some() {
+                locks.take(owner, tree, key, &want, effects);
+            }
+            Ok(granted)
+        });
+        effects.finish();
+        granted
     }
 
     /// Queues a request for the row; callable under a page latch. With an implicit holder, the
@@ -156,32 +288,35 @@ impl LockManager {
         mode: Mode,
         implicit_holder: Option<TxnId>,
     ) -> Enqueued {
-        let mut locks = self.locks.lock();
-        let mut holder = None;
-        if let Some(txn) = implicit_holder.filter(|&txn| owner.txn() != Some(txn)) {
-            // The end of a transaction stores its state first and then comes for this mutex: what
-            // is recorded here for one that is not over will be released.
-            if !matches!(self.table.state(txn), TxnState::Active | TxnState::Prepared) {
-                return Enqueued::HolderGone;
-            }
-            holder = Some(record_implicit(&mut locks, txn, tree, key));
-        }
-        match admit(&mut locks, owner, tree, key, mode) {
-            Ok(Granted::Held) => return Enqueued::Granted,
-            Ok(Granted::New | Granted::Raised) => {
-                locks.grant(owner, tree, key, mode);
-                return Enqueued::Granted;
-            }
-            Err(_) => locks.wait_for_row(owner, tree, key, mode),
-        }
-        let mut wakes = Wakes::new();
-        deadlock::resolve(&mut locks, owner, &mut wakes);
-        if let Some(holder) = holder {
-            deadlock::resolve(&mut locks, &holder, &mut wakes);
-        }
-        drop(locks);
-        wake(wakes);
-        Enqueued::Waiting(Ticket::new(self, owner))
+        self.enqueue_want(owner, tree, key, Want::Row(mode), implicit_holder)
+    }
+
+    /// The same for the next-key lock of a scan.
+    #[allow(clippy::too_many_arguments, reason = "what a next-key lock is, each named")]
+    pub fn enqueue_next(
+        self: &Arc<Self>,
+        owner: &Arc<Owner>,
+        tree: TreeId,
+        range: (Bound<&[u8]>, Bound<&[u8]>),
+        key: &[u8],
+        mode: Mode,
+        implicit_holder: Option<TxnId>,
+    ) -> Enqueued {
+        let span = Span::of(range.0, range.1).expect("a range with a key");
+        let want = Want::Span { span, mode, row: true };
+        self.enqueue_want(owner, tree, key, want, implicit_holder)
+    }
+
+    /// The same for a range whose rows are the caller's business.
+    pub fn enqueue_range(
+        self: &Arc<Self>,
+        owner: &Arc<Owner>,
+        tree: TreeId,
+        range: (Bound<&[u8]>, Bound<&[u8]>),
+        mode: Mode,
+    ) -> Enqueued {
+        let Some(span) = Span::of(range.0, range.1) else { return Enqueued::Granted };
+        self.enqueue_want(owner, tree, &[], Want::Span { span, mode, row: false }, None)
     }
 
     /// The owner of an interval that keeps others from inserting `key`.
@@ -191,74 +326,176 @@ impl LockManager {
         tree: TreeId,
         key: &[u8],
     ) -> Option<Conflict> {
-        if self.counters.intervals(tree).load(Ordering::Acquire) == 0 {
+        if self.shard(tree).spans.load(Ordering::Acquire) == 0 {
             return None;
         }
-        let locks = self.locks.lock();
-        let mut others = locks.trees.get(&tree)?.intervals.against(owner, key, None);
-        others.next().map(|other| Conflict::with(other))
+        let admitted = |locks: &TreeLocks| {
+            let admitted = locks.admit(owner, key, &Want::Insert);
+            admitted.err().map(|other| Conflict::with(other))
+        };
+        self.look(tree, admitted).flatten()
     }
 
-    /// Waits for the end of those intervals. Nothing is held afterwards: look again.
+    /// Waits for the end of those intervals. A place in line is held afterwards, until
+    /// [`LockManager::finish_insert`]: look again, and insert.
     pub fn enqueue_insert(
         self: &Arc<Self>,
         owner: &Arc<Owner>,
         tree: TreeId,
         key: &[u8],
     ) -> Enqueued {
-        let mut locks = self.locks.lock();
-        let is_free = |t: &TreeLocks| t.intervals.against(owner, key, None).next().is_none();
-        if locks.trees.get(&tree).is_none_or(is_free) {
-            return Enqueued::Granted;
+        self.enqueue_want(owner, tree, key, Want::Insert, None)
+    }
+
+    fn enqueue_want(
+        self: &Arc<Self>,
+        owner: &Arc<Owner>,
+        tree: TreeId,
+        key: &[u8],
+        want: Want,
+        implicit_holder: Option<TxnId>,
+    ) -> Enqueued {
+        if matches!(want, Want::Insert) && !owner.keeps_insert_at(tree, key) {
+            self.finish_insert(owner);
         }
-        locks.wait_for_insert(owner, tree, key);
-        let mut wakes = Wakes::new();
-        deadlock::resolve(&mut locks, owner, &mut wakes);
-        drop(locks);
-        wake(wakes);
+        let mut effects = Effects::default();
+        let graph = self.waits.lock();
+        let queued = self.change(tree, &mut effects, |locks, effects| {
+            let mut holder = None;
+            if let Some(txn) = implicit_holder.filter(|&txn| owner.txn() != Some(txn)) {
+                let recorded = self.record_implicit(locks, txn, tree, key, effects);
+                holder = Some(recorded.ok_or(Enqueued::HolderGone)?);
+            }
+            let want = locks.narrowed(owner, key, want);
+            match locks.admit(owner, key, &want).map_err(|_| ()) {
+                Ok(granted) => {
+                    if granted != Granted::Held || want.span().is_some() {
+                        locks.take(owner, tree, key, &want, effects);
+                    }
+                    return Err(Enqueued::Granted);
+                }
+                Err(()) if matches!(want, Want::Insert) && locks.wait_again(owner, key) => {}
+                Err(()) => {
+                    let ticket = self.next_ticket.fetch_add(1, Ordering::Relaxed);
+                    locks.wait(owner, tree, key, want, ticket, effects);
+                }
+            }
+            Ok(holder)
+        });
+        let holder = match queued {
+            Ok(holder) => holder,
+            Err(done) => {
+                drop(graph);
+                effects.finish();
+                return done;
+            }
+        };
+        self.events.waits.fetch_add(1, Ordering::Relaxed);
+        for owner in std::iter::once(owner).chain(&holder).filter(|o| o.can_be_waited_for()) {
+            deadlock::resolve(self, owner, &mut effects);
+        }
+        drop(graph);
+        effects.finish();
         Enqueued::Waiting(Ticket::new(self, owner))
     }
 
-    /// Grows the owner's interval. Never waits: intervals do not conflict with each other, and the
-    /// rows in the range are the caller's business.
-    pub fn lock_range(
+    /// Records that `txn` holds the row by its id in the entry; `None` when it is over. The end of
+    /// a transaction stores its state, and then takes its list of trees under its `held`: what is
+    /// recorded here before that will be released.
+    fn record_implicit(
         &self,
-        owner: &Arc<Owner>,
+        locks: &mut TreeLocks,
+        txn: TxnId,
         tree: TreeId,
-        low: Bound<&[u8]>,
-        high: Bound<&[u8]>,
-        mode: Mode,
-    ) {
-        self.locks.lock().grow_range(owner, tree, low, high, mode);
+        key: &[u8],
+        effects: &mut Effects,
+    ) -> Option<Arc<Owner>> {
+        let holder = self.holder(txn)?;
+        {
+            let mut held = holder.held.lock();
+            if self.is_over(txn) {
+                return None;
+            }
+            if locks.slot(&holder).is_none() {
+                locks.enter_anew(&holder, &mut held, tree);
+            }
+        }
+        locks.hold_row(&holder, tree, key, |grant| grant.implicit = true);
+        locks.tell_of_row(&holder, key, Mode::Exclusive, effects);
+        Some(holder)
     }
 
     /// Whether the owner's explicit locks, or those recorded for its id, or its intervals give it
     /// the row in this mode.
     pub fn holds(&self, owner: &Arc<Owner>, tree: TreeId, key: &[u8], mode: Mode) -> bool {
-        let locks = self.locks.lock();
-        let held = locks.trees.get(&tree).and_then(|t| t.held_mode(owner, key));
-        held >= Some(mode)
+        let held = self.look(tree, |locks| {
+            let slot = locks.slot(owner);
+            locks.row_mode(slot, key).max(locks.covering(slot, key))
+        });
+        held.flatten() >= Some(mode)
     }
 
     /// The transaction is over and its state is stored: everything goes, waiters are granted in
-    /// order, and the owner is ready for its next transaction.
+    /// order, and the owner is ready for its next transaction. One that holds nothing takes no
+    /// mutex of a tree; many holds go in parts, so that others get in between.
     pub fn release_all(&self, owner: &Arc<Owner>) {
-        let mut wakes = Wakes::new();
-        let mut locks = self.locks.lock();
         if let Some(txn) = owner.txn() {
-            locks.holders.remove(&txn);
+            self.holders(txn).lock().remove(&txn);
             owner.set_txn(None);
         }
         owner.set_undo_count(0);
-        locks.release_all(owner, &mut wakes);
-        drop(locks);
-        wake(wakes);
+        self.finish_insert(owner);
+        let trees = {
+            let mut held = owner.held.lock();
+            assert!(held.wait.is_none(), "an owner that waits cannot end");
+            std::mem::take(&mut held.trees)
+        };
+        for tree in trees {
+            let (mut spans, mut goes_on) = (Vec::new(), true);
+            while goes_on {
+                let mut effects = Effects::default();
+                goes_on = self.change(tree, &mut effects, |locks, effects| {
+                    locks.release_some(owner, tree, &mut spans, effects)
+                });
+                effects.finish();
+            }
+        }
+        owner.locks.store(0, Ordering::Relaxed);
+    }
+
+    /// The owner's insert is done, or given up: what came later may lock the gap.
+    pub fn finish_insert(&self, owner: &Owner) {
+        if !owner.has_insert.swap(false, Ordering::AcqRel) {
+            return;
+        }
+        let Some(place) = owner.held.lock().insert.take() else { return };
+        let mut effects = Effects::default();
+        self.change(place.tree, &mut effects, |locks, effects| locks.leave(&place, effects));
+        effects.finish();
     }
 
     /// Gives up the row that the owner asked for (READ COMMITTED, a row that does not match). A
     /// hold that rests on the owner's id in the entry stays.
     pub fn release_one(&self, owner: &Arc<Owner>, tree: TreeId, key: &[u8]) {
         self.release_part(owner, tree, std::iter::once(key), |grant| grant.explicit = None);
+    }
+
+    /// The owner has written the row, and so holds it by its id in the entry. A lock of the row
+    /// that it took since the last place that it can be rolled back to is not needed any more.
+    pub fn let_go(&self, owner: &Arc<Owner>, tree: TreeId, key: &[u8]) {
+        let mut effects = Effects::default();
+        self.change(tree, &mut effects, |locks, effects| locks.let_go(owner, key, effects));
+        effects.finish();
+    }
+
+    /// The owner has written the row and is about to undo that: what its id in the entry gave it
+    /// is held until [`LockManager::wake_keys`].
+    pub fn hold_written(&self, owner: &Arc<Owner>, tree: TreeId, key: &[u8]) {
+        let mut effects = Effects::default();
+        self.change(tree, &mut effects, |locks, _| {
+            locks.hold_row(owner, tree, key, |grant| grant.implicit = true);
+        });
+        effects.finish();
     }
 
     /// The owner's changes of these keys are undone (M7): holds that rested on its id in the
@@ -269,7 +506,7 @@ impl LockManager {
         tree: TreeId,
         keys: impl IntoIterator<Item = &'a [u8]>,
     ) {
-        if self.counters.rows(tree).load(Ordering::Acquire) == 0 {
+        if self.shard(tree).rows.load(Ordering::Acquire) == 0 {
             return;
         }
         self.release_part(owner, tree, keys, |grant| grant.implicit = false);
@@ -280,15 +517,15 @@ impl LockManager {
         owner: &Arc<Owner>,
         tree: TreeId,
         keys: impl IntoIterator<Item = &'a [u8]>,
-        weaken: impl Fn(&mut super::lock_queue::Grant),
+        weaken: impl Fn(&mut Grant),
     ) {
-        let mut wakes = Wakes::new();
-        let mut locks = self.locks.lock();
-        for key in keys {
-            locks.weaken_row(owner, tree, key, &weaken, &mut wakes);
-        }
-        drop(locks);
-        wake(wakes);
+        let mut effects = Effects::default();
+        self.change(tree, &mut effects, |locks, effects| {
+            for key in keys {
+                locks.weaken_row(owner, tree, key, &weaken, effects);
+            }
+        });
+        effects.finish();
     }
 
     /// Ends the owner's present or next wait. Takes no lock that a waiter holds while it reports.
@@ -297,57 +534,47 @@ impl LockManager {
     }
 
     pub fn stats(&self) -> LockStats {
-        let (rows, intervals) = self.counters.sums();
-        LockStats { rows, intervals, ..self.locks.lock().stats }
-    }
-}
-
-fn admit(
-    locks: &mut Locks,
-    owner: &Arc<Owner>,
-    tree: TreeId,
-    key: &[u8],
-    mode: Mode,
-) -> std::result::Result<Granted, Conflict> {
-    let Some(tree) = locks.trees.get(&tree) else { return Ok(Granted::New) };
-    let by_row = tree.rows.get(key).and_then(|q| q.grant_of(owner)).map(|g| g.mode());
-    if by_row >= Some(mode) {
-        return Ok(Granted::Held);
-    }
-    if let Admission::Blocked(other) = tree.admit(owner, key, mode) {
-        return Err(Conflict::with(&other));
-    }
-    let is_covered = tree.intervals.covering(owner, key) >= Some(mode);
-    Ok(match by_row {
-        _ if is_covered => Granted::Held,
-        Some(_) => Granted::Raised,
-        None => Granted::New,
-    })
-}
-
-/// Records that `txn` holds the row by its id in the entry. A recovered transaction has no
-/// session: it gets an owner of its own.
-fn record_implicit(locks: &mut Locks, txn: TxnId, tree: TreeId, key: &[u8]) -> Arc<Owner> {
-    let holder = match locks.holders.get(&txn) {
-        Some(holder) => Arc::clone(holder),
-        None => {
-            let holder = locks.new_owner(0);
-            holder.set_txn(Some(txn));
-            locks.holders.insert(txn, Arc::clone(&holder));
-            holder
+        let sum = |count: fn(&Shard) -> &AtomicU32| {
+            self.shards.iter().map(|s| u64::from(count(s).load(Ordering::Relaxed))).sum()
+        };
+        let Events { waits, deadlocks, timeouts, interrupts } = &self.events;
+        LockStats {
+            waits: waits.load(Ordering::Relaxed),
+            deadlocks: deadlocks.load(Ordering::Relaxed),
+            timeouts: timeouts.load(Ordering::Relaxed),
+            interrupts: interrupts.load(Ordering::Relaxed),
+            rows: sum(|s| &s.rows),
+            intervals: sum(|s| &s.spans),
         }
-    };
-    locks.grant_implicit(&holder, tree, key);
-    holder
-}
+    }
 
-fn wake(wakes: Wakes) {
-    for owner in wakes {
-        owner.parker.unpark();
+    pub(super) fn blockers(&self, owner: &Owner, nearest: bool) -> Vec<Arc<Owner>> {
+        let Some(place) = owner.held.lock().wait.clone() else { return Vec::new() };
+        self.look(place.tree, |locks| locks.blockers(&place, nearest)).unwrap_or_default()
+    }
+
+    /// Ends a wait without a grant; the caller holds `waits`. False: it was granted before.
+    fn end_wait(&self, owner: &Owner, outcome: Outcome, effects: &mut Effects) -> bool {
+        let Some(place) = owner.held.lock().wait.clone() else { return false };
+        self.change(place.tree, effects, |locks, effects| {
+            if owner.outcome() != Outcome::Waiting {
+                return false;
+            }
+            owner.held.lock().wait = None;
+            owner.set_outcome(outcome);
+            locks.leave(&place, effects)
+        })
+    }
+
+    pub(super) fn end_in_deadlock(&self, victim: &Arc<Owner>, effects: &mut Effects) {
+        if self.end_wait(victim, Outcome::Deadlock, effects) {
+            self.events.deadlocks.fetch_add(1, Ordering::Relaxed);
+            effects.wakes.push(Arc::clone(victim));
+        }
     }
 }
 
-/// A place in a queue. Dropped without a wait it is given up.
+/// A place in line. Dropped without a wait it is given up.
 #[must_use]
 pub struct Ticket {
     manager: Arc<LockManager>,
@@ -368,12 +595,12 @@ impl Ticket {
     }
 
     /// Waits until the lock is granted; it is held when this returns `Ok`. `report` is told of
-    /// every session in the way (waiter, holder), before the sleep and without any mutex held.
+    /// every session in the way (waiter, holder), before the sleep and whenever there is a new
+    /// one, in this thread and without any mutex held.
     pub fn wait(mut self, timeout: Duration, report: &dyn Fn(u64, u64)) -> Result<()> {
         let deadline = Deadline::after(timeout);
-        for holder in self.sessions_ahead() {
-            report(self.owner.session(), holder);
-        }
+        let mut reported = Vec::new();
+        self.report_new(&mut reported, report);
         self.is_over = true;
         loop {
             match self.owner.outcome() {
@@ -384,37 +611,48 @@ impl Ticket {
             if self.owner.is_interrupted() {
                 return self.give_up(Error::Interrupted);
             }
+            if self.owner.has_news.swap(false, Ordering::AcqRel) {
+                self.report_new(&mut reported, report);
+                continue;
+            }
             if !self.owner.parker.park(deadline) {
                 return self.give_up(Error::LockTimeout);
             }
         }
     }
 
-    fn sessions_ahead(&self) -> Vec<u64> {
-        let locks = self.manager.locks.lock();
-        let mut sessions: Vec<u64> =
-            deadlock::all_blockers(&locks, &self.owner).iter().map(|o| o.session()).collect();
+    /// Reports the sessions in the way that were not reported yet.
+    fn report_new(&self, reported: &mut Vec<u64>, report: &dyn Fn(u64, u64)) {
+        let blockers = self.manager.blockers(&self.owner, false);
+        let mut sessions: Vec<u64> = blockers.iter().map(|owner| owner.session()).collect();
         sessions.sort_unstable();
         sessions.dedup();
-        sessions
+        sessions.retain(|session| !reported.contains(session));
+        for &session in &sessions {
+            report(self.owner.session(), session);
+        }
+        reported.append(&mut sessions);
     }
 
-    /// Leaves the queue, unless an outcome came first.
+    /// Leaves the line, unless an outcome came first.
     fn give_up(&self, why: Error) -> Result<()> {
-        let mut wakes = Wakes::new();
-        let mut locks = self.manager.locks.lock();
-        match self.owner.outcome() {
-            Outcome::Granted => return Ok(()),
-            Outcome::Deadlock => return Err(Error::Deadlock),
-            Outcome::Waiting => {}
+        let mut effects = Effects::default();
+        let events = &self.manager.events;
+        let graph = self.manager.waits.lock();
+        let ended = self.manager.end_wait(&self.owner, Outcome::Granted, &mut effects);
+        drop(graph);
+        effects.finish();
+        if !ended {
+            return match self.owner.outcome() {
+                Outcome::Deadlock => Err(Error::Deadlock),
+                _ => Ok(()),
+            };
         }
-        locks.cancel(&self.owner, &mut wakes);
-        match why {
-            Error::LockTimeout => locks.stats.timeouts += 1,
-            _ => locks.stats.interrupts += 1,
-        }
-        drop(locks);
-        wake(wakes);
+        let count = match why {
+            Error::LockTimeout => &events.timeouts,
+            _ => &events.interrupts,
+        };
+        count.fetch_add(1, Ordering::Relaxed);
         Err(why)
     }
 }
@@ -435,3 +673,7 @@ mod tests;
 #[cfg(test)]
 #[path = "lock_model_tests.rs"]
 mod model_tests;
+
+#[cfg(test)]
+#[path = "lock_bench.rs"]
+mod bench;

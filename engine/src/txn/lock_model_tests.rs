@@ -4,18 +4,20 @@ use super::tests::{assert_clean, manager, quiet, LONG, T};
 use super::*;
 use crate::base::Lsn;
 use crate::os::sim::SimRng;
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::AtomicBool;
 use std::thread;
 use Mode::{Exclusive as X, Shared as S};
 
 const OWNERS: usize = 5;
-const KEYS: u8 = 3;
+/// Even keys are rows, odd ones lie in the gaps between them.
+const KEYS: u8 = 7;
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Hold {
     explicit: Option<Mode>,
     implicit: bool,
+    epoch: u32,
 }
 
 impl Hold {
@@ -28,97 +30,208 @@ impl Hold {
     }
 }
 
-#[derive(Clone, Copy)]
-struct Waits {
-    owner: usize,
-    mode: Mode,
-    privileged: bool,
+type Points = BTreeSet<u8>;
+
+#[derive(Clone, Debug, PartialEq)]
+enum Asked {
+    Row(Mode),
+    Span { points: Points, mode: Mode, row: bool },
+    Insert,
 }
 
-/// One row: who holds it, and the line of those who wait, in the order of service.
-#[derive(Default)]
-struct Row {
-    holds: BTreeMap<usize, Hold>,
-    line: Vec<Waits>,
+#[derive(Clone, Debug)]
+struct Waits {
+    owner: usize,
+    key: u8,
+    asked: Asked,
+    /// Place in the order of arrival.
+    number: u64,
+    privileged: bool,
+    /// An insert that may go on.
+    granted: bool,
+}
+
+impl Waits {
+    fn row_mode(&self) -> Option<Mode> {
+        match self.asked {
+            Asked::Row(mode) | Asked::Span { mode, row: true, .. } => Some(mode),
+            _ => None,
+        }
+    }
 }
 
 fn clash(a: Mode, b: Mode) -> bool {
     a == X || b == X
 }
 
-impl Row {
-    fn held(&self, owner: usize) -> Option<Mode> {
-        self.holds.get(&owner).and_then(Hold::mode)
+/// Who holds what and who waits, as plain lists, and the rules of who is in whose way.
+#[derive(Default)]
+struct World {
+    rows: BTreeMap<(u8, usize), Hold>,
+    covers: BTreeMap<(usize, Mode), Points>,
+    line: Vec<Waits>,
+    next_number: u64,
+    epochs: [u32; OWNERS],
+}
+
+impl World {
+    fn row_of(&self, owner: usize, key: u8) -> Option<Mode> {
+        self.rows.get(&(key, owner)).and_then(Hold::mode)
     }
 
-    fn holders_against(&self, owner: usize, mode: Mode) -> Vec<usize> {
-        let others = self.holds.iter().filter(|(&o, _)| o != owner);
-        others.filter(|(_, h)| h.mode().is_some_and(|m| clash(m, mode))).map(|(&o, _)| o).collect()
+    fn cover_of(&self, owner: usize, key: u8) -> Option<Mode> {
+        let covers = |m: &Mode| self.covers.get(&(owner, *m)).is_some_and(|p| p.contains(&key));
+        [X, S].into_iter().find(covers)
     }
 
-    /// Everybody in the way of the waiter at place `at`.
-    fn blockers(&self, at: usize) -> Vec<usize> {
-        let waiter = self.line[at];
-        let mut found = self.holders_against(waiter.owner, waiter.mode);
-        if !waiter.privileged {
-            let ahead = self.line[..at].iter().filter(|w| clash(w.mode, waiter.mode));
-            found.extend(ahead.map(|w| w.owner));
+    fn held(&self, owner: usize, key: u8) -> Option<Mode> {
+        self.row_of(owner, key).max(self.cover_of(owner, key))
+    }
+
+    fn others(&self, me: usize) -> impl Iterator<Item = usize> {
+        (0..OWNERS).filter(move |&o| o != me)
+    }
+
+    fn blockers(&self, asks: &Waits) -> Vec<usize> {
+        let (me, key) = (asks.owner, asks.key);
+        let mut found = Vec::new();
+        if let Some(mode) = asks.row_mode() {
+            for w in self.line.iter().filter(|w| w.key == key && w.owner != me && !asks.privileged)
+            {
+                let is_ahead = w.privileged || w.number < asks.number;
+                if is_ahead && w.row_mode().is_some_and(|other| clash(other, mode)) {
+                    found.push(w.owner);
+                }
+            }
+            for other in self.others(me) {
+                let covers = |m| self.covers.get(&(other, m)).is_some_and(|p| p.contains(&key));
+                let by_span = covers(X) || (mode == X && covers(S));
+                if by_span || self.row_of(other, key).is_some_and(|m| clash(m, mode)) {
+                    found.push(other);
+                }
+            }
+        }
+        let earlier = |w: &&Waits| w.owner != me && w.number < asks.number;
+        match &asks.asked {
+            Asked::Row(_) => {}
+            Asked::Span { points, .. } => {
+                let inserts = self.line.iter().filter(earlier).filter(|w| w.asked == Asked::Insert);
+                let here = inserts.filter(|w| points.contains(&w.key));
+                let free = here.filter(|w| self.cover_of(me, w.key).is_none());
+                found.extend(free.map(|w| w.owner));
+            }
+            Asked::Insert => {
+                found.extend(self.others(me).filter(|&o| self.cover_of(o, key).is_some()));
+                for w in self.line.iter().filter(earlier) {
+                    let Asked::Span { points, .. } = &w.asked else { continue };
+                    let waits_for_me = self.held(me, w.key).zip(w.row_mode());
+                    let passes = waits_for_me.is_some_and(|(a, b)| clash(a, b));
+                    if points.contains(&key) && self.cover_of(me, key).is_none() && !passes {
+                        found.push(w.owner);
+                    }
+                }
+            }
         }
         found
     }
 
-    /// None: must wait. Otherwise whether the owner held it already.
-    fn admit(&self, owner: usize, mode: Mode) -> Option<Granted> {
-        if self.held(owner) >= Some(mode) {
-            return Some(Granted::Held);
+    fn request(&self, owner: usize, key: u8, asked: Asked) -> Waits {
+        let privileged = asked != Asked::Insert && self.held(owner, key).is_some();
+        let mut asks = Waits { owner, key, asked, number: u64::MAX, privileged, granted: false };
+        if let Asked::Span { mode, row, .. } = &mut asks.asked {
+            *row = *row && self.row_of(owner, key) < Some(*mode);
         }
-        let overtakes = self.line.iter().any(|w| clash(w.mode, mode));
-        let blocked = !self.holders_against(owner, mode).is_empty()
-            || (overtakes && self.held(owner).is_none());
-        let how = if self.held(owner).is_none() { Granted::New } else { Granted::Raised };
-        (!blocked).then_some(how)
+        if let Some(place) =
+            self.line.iter().find(|w| w.granted && w.owner == owner && w.key == key)
+        {
+            asks.number = place.number;
+        }
+        asks
     }
 
-    fn grant(&mut self, owner: usize, mode: Mode) {
-        let hold = self.holds.entry(owner).or_default();
-        hold.explicit = hold.explicit.max(Some(mode));
+    /// None: must wait.
+    fn admit(&self, asks: &Waits, mode: Option<Mode>) -> Option<Granted> {
+        let by_row = self.row_of(asks.owner, asks.key);
+        let is_row = matches!(asks.asked, Asked::Row(_));
+        let goes_on = is_row && by_row >= mode;
+        if !goes_on && !self.blockers(asks).is_empty() {
+            return None;
+        }
+        Some(match by_row {
+            _ if self.held(asks.owner, asks.key) >= mode => Granted::Held,
+            Some(_) => Granted::Raised,
+            None => Granted::New,
+        })
     }
 
-    fn join(&mut self, owner: usize, mode: Mode) {
-        let privileged = self.held(owner).is_some();
-        let ahead = |w: &&Waits| w.privileged || !privileged;
-        let at = self.line.iter().take_while(ahead).count();
-        self.line.insert(at, Waits { owner, mode, privileged });
+    fn grant(&mut self, asks: &Waits) {
+        match &asks.asked {
+            Asked::Row(mode) => {
+                let epoch = self.epochs[asks.owner];
+                let new = Hold { epoch, ..Hold::default() };
+                let hold = self.rows.entry((asks.key, asks.owner)).or_insert(new);
+                hold.explicit = hold.explicit.max(Some(*mode));
+            }
+            Asked::Span { points, mode, .. } => {
+                self.covers.entry((asks.owner, *mode)).or_default().extend(points);
+            }
+            Asked::Insert => {}
+        }
     }
 
-    /// Serves whoever can be served, from the front.
+    fn write(&mut self, owner: usize, key: u8) {
+        let new = Hold { epoch: self.epochs[owner], ..Hold::default() };
+        self.rows.entry((key, owner)).or_insert(new).implicit = true;
+    }
+
+    fn join(&mut self, mut asks: Waits) {
+        let own = |w: &&mut Waits| w.granted && w.owner == asks.owner && w.key == asks.key;
+        if let Some(place) = self.line.iter_mut().find(own).filter(|_| asks.asked == Asked::Insert)
+        {
+            place.granted = false;
+            return;
+        }
+        if let Asked::Span { points, row: false, .. } = &asks.asked {
+            let free = |k: &u8| self.cover_of(asks.owner, *k).is_none();
+            let insert = |w: &&Waits| w.asked == Asked::Insert && w.owner != asks.owner;
+            let keys = self.line.iter().filter(insert).map(|w| w.key);
+            asks.key = keys.filter(|k| points.contains(k) && free(k)).min().unwrap();
+            asks.privileged = false;
+        }
+        asks.number = self.next_number;
+        self.next_number += 1;
+        self.line.push(asks);
+    }
+
+    /// Serves whoever can be served: key by key, there from the front.
     fn serve(&mut self) {
-        self.holds.retain(|_, hold| hold.mode().is_some());
-        while let Some(at) = (0..self.line.len()).find(|&at| self.blockers(at).is_empty()) {
-            let waiter = self.line.remove(at);
-            self.grant(waiter.owner, waiter.mode);
+        self.rows.retain(|_, hold| hold.mode().is_some());
+        self.line.sort_by_key(|w| (w.key, !w.privileged, w.number));
+        let mut at = 0;
+        while at < self.line.len() {
+            let waits = self.line[at].clone();
+            if waits.granted || !self.blockers(&waits).is_empty() {
+                at += 1;
+            } else if waits.asked == Asked::Insert {
+                self.line[at].granted = true;
+            } else {
+                self.line.remove(at);
+                self.grant(&waits);
+            }
         }
     }
-}
 
-/// The manager and its reference, side by side.
-struct Pair {
-    manager: Arc<LockManager>,
-    owners: Vec<Arc<Owner>>,
-    tickets: Vec<Option<Ticket>>,
-    rows: Vec<Row>,
-    victims: u64,
-}
+    fn waits(&self, owner: usize) -> Option<&Waits> {
+        self.line.iter().find(|w| w.owner == owner && !w.granted)
+    }
 
-impl Pair {
-    fn waits_for(&self, owner: usize) -> Option<(usize, usize)> {
-        let place = |row: &Row| row.line.iter().position(|w| w.owner == owner);
-        self.rows.iter().enumerate().find_map(|(key, row)| place(row).map(|at| (key, at)))
+    fn leave(&mut self, owner: usize, granted: bool) {
+        self.line.retain(|w| w.owner != owner || w.granted != granted);
+        self.serve();
     }
 
     fn is_on_cycle(&self, start: usize) -> bool {
-        let next =
-            |owner| self.waits_for(owner).map_or(Vec::new(), |(k, at)| self.rows[k].blockers(at));
+        let next = |owner| self.waits(owner).map_or(Vec::new(), |w| self.blockers(w));
         let (mut open, mut seen) = (next(start), [false; OWNERS]);
         while let Some(owner) = open.pop() {
             if owner == start {
@@ -130,90 +243,208 @@ impl Pair {
         }
         false
     }
+}
 
-    fn leave(&mut self, owner: usize) {
-        let (key, at) = self.waits_for(owner).expect("it waits");
-        self.rows[key].line.remove(at);
-        self.rows[key].serve();
+/// The manager and its reference, side by side.
+struct Pair {
+    manager: Arc<LockManager>,
+    owners: Vec<Arc<Owner>>,
+    tickets: Vec<Option<Ticket>>,
+    world: World,
+    victims: u64,
+    /// Waits begun: for a row, a row and its gap, a gap, an insert.
+    waits: [u64; 4],
+}
+
+type Range = (Bound<[u8; 1]>, Bound<[u8; 1]>);
+
+fn as_slices(range: &Range) -> (Bound<&[u8]>, Bound<&[u8]>) {
+    (range.0.as_ref().map(|k| &k[..]), range.1.as_ref().map(|k| &k[..]))
+}
+
+fn points(range: &Range) -> Points {
+    let range = as_slices(range);
+    (0..KEYS).filter(|k| std::ops::RangeBounds::<[u8]>::contains(&range, &[*k][..])).collect()
+}
+
+/// The row of `key` and the gap on one side of it.
+fn next_key(rng: &mut SimRng, key: u8) -> Range {
+    let at = Bound::Included([key]);
+    match (rng.chance(50), key) {
+        (true, 0) => (Bound::Unbounded, at),
+        (true, _) => (Bound::Excluded([key - 2]), at),
+        (false, _) => (at, Bound::Excluded([key + 2])),
+    }
+}
+
+impl Pair {
+    fn new(manager: Arc<LockManager>) -> Pair {
+        let owners: Vec<_> = (0..OWNERS as u64).map(|s| manager.owner(s)).collect();
+        let tickets = (0..OWNERS).map(|_| None).collect();
+        Pair { manager, owners, tickets, world: World::default(), victims: 0, waits: [0; 4] }
+    }
+
+    fn try_lock(&mut self, rng: &mut SimRng, owner: usize, key: u8, mode: Mode) {
+        let (m, who) = (&self.manager, &self.owners[owner]);
+        let (found, asked) = match rng.below(3) {
+            0 => (m.try_lock(who, T, &[key], mode), Asked::Row(mode)),
+            1 => {
+                let range = next_key(rng, key);
+                let found = m.try_lock_next(who, T, as_slices(&range), &[key], mode);
+                (found, Asked::Span { points: points(&range), mode, row: true })
+            }
+            _ => {
+                let gap = (Bound::Excluded([key]), Bound::Excluded([key + 2]));
+                let found = m.try_lock_range(who, T, as_slices(&gap), mode);
+                (found, Asked::Span { points: points(&gap), mode, row: false })
+            }
+        };
+        let gap_only = matches!(asked, Asked::Span { row: false, .. });
+        let asks = self.world.request(owner, key, asked);
+        let expected = self.world.admit(&asks, Some(mode));
+        match gap_only {
+            true => assert_eq!(found.is_ok(), expected.is_some()),
+            false => assert_eq!(found.ok(), expected),
+        }
+        if expected.is_some_and(|how| how != Granted::Held || !matches!(asks.asked, Asked::Row(_)))
+        {
+            self.world.grant(&asks);
+        }
     }
 
     fn enqueue(&mut self, rng: &mut SimRng, owner: usize, key: u8, mode: Mode) {
-        let row = &self.rows[usize::from(key)];
         let writer = rng.below(OWNERS as u64) as usize;
         // Only who holds the row alone, and does not wait for it, can have written the entry.
-        let alone =
-            row.holds.keys().all(|&o| o == writer) && row.line.iter().all(|w| w.owner != writer);
+        let alone = (0..OWNERS).all(|o| o == writer || self.world.held(o, key).is_none())
+            && self.world.waits(writer).is_none_or(|w| w.key != key);
         let txn = self.owners[writer].txn().filter(|_| alone && writer != owner);
-        let row = &mut self.rows[usize::from(key)];
-        if txn.is_some() {
-            row.holds.entry(writer).or_default().implicit = true;
+        let (m, who) = (&self.manager, &self.owners[owner]);
+        let (found, asked, kind) = match rng.below(3) {
+            0 => (m.enqueue(who, T, &[key], mode, txn), Asked::Row(mode), 0),
+            1 => {
+                let range = next_key(rng, key);
+                let found = m.enqueue_next(who, T, as_slices(&range), &[key], mode, txn);
+                (found, Asked::Span { points: points(&range), mode, row: true }, 1)
+            }
+            _ => {
+                let gap = (Bound::Excluded([key]), Bound::Excluded([key + 2]));
+                let found = m.enqueue_range(who, T, as_slices(&gap), mode);
+                (found, Asked::Span { points: points(&gap), mode, row: false }, 2)
+            }
+        };
+        if txn.is_some() && kind < 2 {
+            self.world.write(writer, key);
         }
-        let admitted = row.admit(owner, mode);
-        match (self.manager.enqueue(&self.owners[owner], T, &[key], mode, txn), admitted) {
-            (Enqueued::Granted, Some(Granted::New | Granted::Raised)) => row.grant(owner, mode),
-            (Enqueued::Granted, Some(Granted::Held)) => {}
+        let asks = self.world.request(owner, key, asked);
+        self.queued(found, asks, Some(mode), kind);
+    }
+
+    fn insert(&mut self, owner: usize, key: u8) {
+        let who = Arc::clone(&self.owners[owner]);
+        let kept = |w: &Waits| w.owner == owner && w.granted && w.key != key;
+        if self.world.line.iter().any(kept) {
+            self.world.leave(owner, true);
+        }
+        let found = self.manager.enqueue_insert(&who, T, &[key]);
+        let asks = self.world.request(owner, key, Asked::Insert);
+        self.queued(found, asks, None, 3);
+    }
+
+    fn queued(&mut self, found: Enqueued, asks: Waits, mode: Option<Mode>, kind: usize) {
+        let owner = asks.owner;
+        let is_row = matches!(asks.asked, Asked::Row(_));
+        match (found, self.world.admit(&asks, mode)) {
+            (Enqueued::Granted, Some(how)) => {
+                if how != Granted::Held || !is_row {
+                    self.world.grant(&asks);
+                }
+            }
             (Enqueued::Waiting(ticket), None) => {
-                row.join(owner, mode);
+                self.waits[kind] += 1;
+                self.world.join(asks);
                 self.tickets[owner] = Some(ticket);
             }
             (found, expected) => panic!("{found:?}, but the reference says {expected:?}"),
         }
+        self.end_victims();
+    }
+
+    fn end_victims(&mut self) {
         let is_victim =
             |&o: &usize| self.tickets[o].is_some() && self.owners[o].outcome() == Outcome::Deadlock;
         let victims: Vec<usize> = (0..OWNERS).filter(is_victim).collect();
-        assert!(victims.iter().all(|&o| self.is_on_cycle(o)), "a victim without a deadlock");
+        assert!(victims.iter().all(|&o| self.world.is_on_cycle(o)), "a victim without a deadlock");
         for victim in victims {
             self.victims += 1;
             let ticket = self.tickets[victim].take().unwrap();
             assert!(matches!(ticket.wait(LONG, &quiet), Err(Error::Deadlock)));
-            self.leave(victim);
+            self.world.line.retain(|w| w.owner != victim || w.granted);
         }
-        assert!((0..OWNERS).all(|o| !self.is_on_cycle(o)), "a deadlock stays");
+        self.world.serve();
+        assert!((0..OWNERS).all(|o| !self.world.is_on_cycle(o)), "a deadlock stays");
     }
 
     fn step(&mut self, rng: &mut SimRng) {
         let owner = rng.below(OWNERS as u64) as usize;
-        let (key, mode) = (rng.below(u64::from(KEYS)) as u8, if rng.chance(50) { X } else { S });
-        let (who, row) = (Arc::clone(&self.owners[owner]), usize::from(key));
+        let row = rng.below(u64::from(KEYS / 2 + 1)) as u8 * 2;
+        let mode = if rng.chance(50) { X } else { S };
+        let who = Arc::clone(&self.owners[owner]);
         if self.tickets[owner].is_some() {
             if rng.chance(20) {
                 self.tickets[owner] = None;
-                self.leave(owner);
+                self.world.leave(owner, false);
             }
             return;
         }
-        match rng.below(10) {
-            0..=2 => {
-                let expected = self.rows[row].admit(owner, mode);
-                assert_eq!(self.manager.try_lock(&who, T, &[key], mode).ok(), expected);
-                if expected.is_some_and(|how| how != Granted::Held) {
-                    self.rows[row].grant(owner, mode);
-                }
+        match rng.below(16) {
+            0..=2 => self.try_lock(rng, owner, row, mode),
+            3..=7 => self.enqueue(rng, owner, row, mode),
+            8 | 9 => self.insert(owner, ((row + 1) % KEYS) | 1),
+            10 => {
+                self.manager.finish_insert(&who);
+                self.world.leave(owner, true);
             }
-            3..=6 => self.enqueue(rng, owner, key, mode),
-            7 => {
-                self.manager.release_one(&who, T, &[key]);
-                self.rows[row].holds.entry(owner).or_default().explicit = None;
-                self.rows[row].serve();
+            11 => {
+                self.manager.release_one(&who, T, &[row]);
+                self.world.rows.entry((row, owner)).or_default().explicit = None;
+                self.world.serve();
             }
-            8 => {
-                self.manager.wake_keys(&who, T, [&[key][..]]);
-                self.rows[row].holds.entry(owner).or_default().implicit = false;
-                self.rows[row].serve();
+            12 => {
+                self.manager.wake_keys(&who, T, [&[row][..]]);
+                self.world.rows.entry((row, owner)).or_default().implicit = false;
+                self.world.serve();
             }
-            _ => {
-                self.manager.release_all(&who);
-                for row in &mut self.rows {
-                    row.holds.remove(&owner);
-                    row.serve();
-                }
+            13 => self.let_go(owner, row),
+            14 => {
+                who.begin_epoch();
+                self.world.epochs[owner] += 1;
             }
+            _ => self.release_all(owner),
         }
+    }
+
+    fn let_go(&mut self, owner: usize, row: u8) {
+        self.manager.let_go(&self.owners[owner], T, &[row]);
+        let awaited = self.world.line.iter().any(|w| w.key == row);
+        let epoch = self.world.epochs[owner];
+        if let Some(hold) = self.world.rows.get_mut(&(row, owner)).filter(|h| h.epoch == epoch) {
+            hold.explicit = None;
+            hold.implicit |= awaited;
+        }
+        self.world.serve();
+    }
+
+    fn release_all(&mut self, owner: usize) {
+        self.manager.release_all(&self.owners[owner]);
+        self.world.line.retain(|w| w.owner != owner);
+        self.world.rows.retain(|(_, o), _| *o != owner);
+        self.world.covers.retain(|(o, _), _| *o != owner);
+        self.world.serve();
     }
 
     fn assert_equal(&mut self) {
         for owner in 0..OWNERS {
-            let waits = self.waits_for(owner).is_some();
+            let waits = self.world.waits(owner).is_some();
             if let Some(ticket) = self.tickets[owner].take() {
                 if waits {
                     assert_eq!(self.owners[owner].outcome(), Outcome::Waiting);
@@ -222,29 +453,34 @@ impl Pair {
                     ticket.wait(Duration::ZERO, &quiet).expect("the reference has granted it");
                 }
             }
+            let who = &self.owners[owner];
             for key in 0..KEYS {
-                let held = self.rows[usize::from(key)].held(owner);
+                let held = self.world.held(owner, key);
                 for mode in [S, X] {
-                    let holds = self.manager.holds(&self.owners[owner], T, &[key], mode);
+                    let holds = self.manager.holds(who, T, &[key], mode);
                     assert_eq!(holds, held >= Some(mode), "owner {owner} key {key} {mode:?}");
                 }
+                let asks = self.world.request(owner, key, Asked::Insert);
+                let conflict = self.manager.insert_conflict(who, T, &[key]).is_some();
+                let expected = !self.world.blockers(&asks).is_empty();
+                assert_eq!(conflict, expected, "insert by {owner} at {key}");
             }
+            let has_insert = self.world.line.iter().any(|w| w.owner == owner && w.granted);
+            assert_eq!(who.has_insert.load(Ordering::Relaxed), has_insert);
         }
-        let used = self.rows.iter().filter(|r| !r.holds.is_empty() || !r.line.is_empty()).count();
-        assert_eq!(self.manager.stats().rows, used as u64);
+        let rows: BTreeSet<u8> = self.world.rows.keys().map(|(key, _)| *key).collect();
+        let waits = self.world.line.iter().filter(|w| w.row_mode().is_some()).count();
+        assert_eq!(self.manager.stats().rows, (rows.len() + waits) as u64);
     }
 }
 
 #[test]
 fn random_histories_agree_with_the_reference() {
-    let mut victims = 0;
-    for seed in 0..300 {
+    let (mut victims, mut waits) = (0, [0; 4]);
+    for seed in 0..1000 {
         let mut rng = SimRng::new(seed);
         let (table, manager) = manager();
-        let owners: Vec<_> = (0..OWNERS as u64).map(|s| manager.owner(s)).collect();
-        let tickets = (0..OWNERS).map(|_| None).collect();
-        let rows = (0..KEYS).map(|_| Row::default()).collect();
-        let mut pair = Pair { manager, owners, tickets, rows, victims: 0 };
+        let mut pair = Pair::new(manager);
         for _ in 0..200 {
             for owner in &pair.owners {
                 if owner.txn().is_none() && rng.chance(30) {
@@ -258,8 +494,10 @@ fn random_histories_agree_with_the_reference() {
         pair.owners.iter().for_each(|owner| pair.manager.release_all(owner));
         assert_clean(&pair.manager);
         victims += pair.victims;
+        waits.iter_mut().zip(pair.waits).for_each(|(sum, n)| *sum += n);
     }
     assert!(victims > 100, "the histories hardly deadlock: {victims}");
+    assert!(waits.iter().all(|&n| n > 100), "some kind hardly waits: {waits:?}");
 }
 
 fn lock(

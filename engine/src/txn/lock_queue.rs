@@ -1,7 +1,8 @@
-//! The queue of one row: who holds it and who waits, first come first served. Pure data.
+//! What is held and what is waited for. Pure data.
 
 use super::interrupt::Owner;
-use std::collections::VecDeque;
+use super::lock_key::{Key, Span};
+use super::lock_tree::{NodeId, NONE};
 use std::sync::Arc;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -16,13 +17,26 @@ impl Mode {
     }
 }
 
-/// One owner's hold on the row.
+/// One owner's hold of a row or a span.
 pub(super) struct Grant {
-    pub(super) owner: Arc<Owner>,
+    /// The owner's place in its tree.
+    pub(super) owner: u32,
     /// Asked for by the owner.
     pub(super) explicit: Option<Mode>,
     /// The owner's id in the entry, made visible here by the first who waits for it.
     pub(super) implicit: bool,
+    /// When the owner asked first ([`Owner::epoch`]).
+    pub(super) epoch: u32,
+    /// The owner's other rows in this tree.
+    pub(super) previous: NodeId,
+    pub(super) next: NodeId,
+}
+
+impl Default for Grant {
+    fn default() -> Grant {
+        let (owner, explicit, implicit) = (u32::MAX, None, false);
+        Grant { owner, explicit, implicit, epoch: 0, previous: NONE, next: NONE }
+    }
 }
 
 impl Grant {
@@ -34,88 +48,83 @@ impl Grant {
     }
 }
 
+/// What a request asks for at its key.
+#[derive(Clone)]
+pub(super) enum Want {
+    Row(Mode),
+    /// A span, and with `row` the row of the key, which lies in it (a next-key lock). Without it
+    /// the key is that of an insert in the way.
+    Span {
+        span: Span,
+        mode: Mode,
+        row: bool,
+    },
+    /// To insert the key: the end of all spans of others over it.
+    Insert,
+}
+
+impl Want {
+    /// The mode in which the row is asked for.
+    pub(super) fn row_mode(&self) -> Option<Mode> {
+        match self {
+            Want::Row(mode) | Want::Span { mode, row: true, .. } => Some(*mode),
+            Want::Span { row: false, .. } | Want::Insert => None,
+        }
+    }
+
+    pub(super) fn span(&self) -> Option<&Span> {
+        match self {
+            Want::Span { span, .. } => Some(span),
+            Want::Row(_) | Want::Insert => None,
+        }
+    }
+}
+
+/// A place in line.
 pub(super) struct Waiter {
+    /// Tickets are numbered through all trees; the lower goes first.
     pub(super) ticket: u64,
     pub(super) owner: Arc<Owner>,
-    pub(super) mode: Mode,
+    pub(super) want: Want,
+    /// It holds the row or a span over it, and waits only for other holders.
     pub(super) privileged: bool,
+    /// An insert that may go on: it keeps its place until it is done, so that nobody who came
+    /// later locks the gap before its entry is there.
+    pub(super) is_granted: bool,
 }
 
 impl Waiter {
-    /// The order of the queue: privileged waiters first, then by arrival.
+    /// The order of a line: privileged waiters first, then by arrival.
     fn order(&self) -> (bool, u64) {
         (!self.privileged, self.ticket)
     }
+
+    pub(super) fn is_insert(&self) -> bool {
+        matches!(self.want, Want::Insert)
+    }
 }
 
+/// Who waits at one key, in order.
 #[derive(Default)]
-pub(super) struct Queue {
-    pub(super) granted: Vec<Grant>,
-    pub(super) waiting: VecDeque<Waiter>,
+pub(super) struct Line {
+    pub(super) waiters: Vec<Waiter>,
 }
 
-impl Queue {
-    pub(super) fn is_empty(&self) -> bool {
-        self.granted.is_empty() && self.waiting.is_empty()
-    }
-
-    pub(super) fn grant_of(&self, owner: &Owner) -> Option<&Grant> {
-        self.granted.iter().find(|g| *g.owner == *owner)
-    }
-
-    /// Others' holds that are in the way of `mode`.
-    pub(super) fn holders_against<'a>(
-        &'a self,
-        owner: &'a Owner,
-        mode: Mode,
-    ) -> impl Iterator<Item = &'a Arc<Owner>> {
-        let in_the_way = move |g: &&Grant| *g.owner != *owner && g.mode().conflicts(mode);
-        self.granted.iter().filter(in_the_way).map(|g| &g.owner)
-    }
-
-    /// The first `count` waiters that an unprivileged request of `mode` may not overtake, last
-    /// first.
-    pub(super) fn waiters_against(
-        &self,
-        count: usize,
-        mode: Mode,
-    ) -> impl Iterator<Item = &Waiter> {
-        self.waiting.range(..count).rev().filter(move |w| w.mode.conflicts(mode))
-    }
-
-    /// Records the hold; true when it is a new row for the owner.
-    pub(super) fn grant(&mut self, owner: &Arc<Owner>, mode: Mode) -> bool {
-        if let Some(grant) = self.granted.iter_mut().find(|g| g.owner == *owner) {
-            grant.explicit = grant.explicit.max(Some(mode));
-            return false;
-        }
-        let owner = Arc::clone(owner);
-        self.granted.push(Grant { owner, explicit: Some(mode), implicit: false });
-        true
-    }
-
-    /// Records the hold that the owner has by its id in the entry; true when it is a new row.
-    pub(super) fn grant_implicit(&mut self, owner: &Arc<Owner>) -> bool {
-        if let Some(grant) = self.granted.iter_mut().find(|g| g.owner == *owner) {
-            grant.implicit = true;
-            return false;
-        }
-        self.granted.push(Grant { owner: Arc::clone(owner), explicit: None, implicit: true });
-        true
-    }
-
-    pub(super) fn revoke(&mut self, owner: &Owner) -> bool {
-        let before = self.granted.len();
-        self.granted.retain(|g| *g.owner != *owner);
-        self.granted.len() < before
-    }
-
-    pub(super) fn position(&self, privileged: bool, ticket: u64) -> usize {
-        self.waiting.partition_point(|w| w.order() < (!privileged, ticket))
-    }
-
+impl Line {
     pub(super) fn push(&mut self, waiter: Waiter) {
-        let at = self.position(waiter.privileged, waiter.ticket);
-        self.waiting.insert(at, waiter);
+        let at = self.waiters.partition_point(|w| w.order() < waiter.order());
+        self.waiters.insert(at, waiter);
     }
+
+    pub(super) fn position(&self, ticket: u64) -> Option<usize> {
+        self.waiters.iter().position(|w| w.ticket == ticket)
+    }
+}
+
+/// Where an owner waits.
+#[derive(Clone)]
+pub(super) struct Place {
+    pub(super) ticket: u64,
+    pub(super) tree: crate::base::TreeId,
+    pub(super) key: Key,
 }

@@ -1,272 +1,184 @@
-//! Everything under the manager's mutex: queues, intervals, and the rules of who may go ahead.
+//! The locks of one tree, under its mutex: what is held. Who waits, and for whom, is in
+//! `lock_line.rs`.
 
-use super::interrupt::{Held, Outcome, Owner, Wait, WaitKind};
-use super::lock_queue::{Grant, Mode, Queue, Waiter};
-use super::range::{borrowed, is_empty_range, Intervals};
-use crate::base::{TreeId, TxnId};
+use super::interrupt::{Held, Owner};
+use super::lock_key::{Cut, Key, Span};
+use super::lock_queue::{Grant, Line, Mode};
+use super::lock_tree::{LockTree, Node, NodeId, NONE};
+use crate::base::TreeId;
 use std::collections::hash_map::DefaultHasher;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::hash::BuildHasherDefault;
-use std::ops::Bound;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::Arc;
 
 /// Keyed without entropy: the same run takes the same course.
-type Map<K, V> = HashMap<K, V, BuildHasherDefault<DefaultHasher>>;
+pub(super) type Map<K, V> = HashMap<K, V, BuildHasherDefault<DefaultHasher>>;
 
-/// Owners to unpark when the mutex is released.
-pub(super) type Wakes = Vec<Arc<Owner>>;
+/// A tree's memory is given back when it is idle and grew beyond this.
+const NODES_KEPT: usize = 1024;
+/// So many holds are released at a time, then others get the mutex.
+const RELEASE_BATCH: usize = 128;
 
-/// A tree's map is given back when it is empty and grew beyond this.
-const ROWS_KEPT: usize = 1024;
+/// What is to be done once the mutex is released: waking, and freeing memory.
+#[derive(Default)]
+pub(super) struct Effects {
+    pub(super) wakes: Vec<Arc<Owner>>,
+    nodes: Vec<Node>,
+    cut: Option<Cut>,
+    owner: Option<OwnerHere>,
+    pub(super) tree: Option<Box<TreeLocks>>,
+}
 
-pub(super) struct InsertWaiter {
-    pub(super) ticket: u64,
-    pub(super) owner: Arc<Owner>,
-    pub(super) key: Arc<[u8]>,
+impl Effects {
+    /// Call it with no mutex held.
+    pub(super) fn finish(self) {
+        for owner in &self.wakes {
+            owner.parker.unpark();
+        }
+    }
+}
+
+/// An owner in one tree.
+struct OwnerHere {
+    owner: Arc<Owner>,
+    /// The first of its rows.
+    rows: NodeId,
+    /// Its spans by their low ends, shared and exclusive. Of one mode none touches another.
+    spans: [BTreeMap<Cut, NodeId>; 2],
 }
 
 #[derive(Default)]
 pub(super) struct TreeLocks {
-    pub(super) rows: Map<Arc<[u8]>, Queue>,
-    pub(super) intervals: Intervals,
-    /// In order of arrival.
-    pub(super) inserts: Vec<InsertWaiter>,
-    /// Keys whose queue has waiters: what the end of an interval looks through.
-    waiting_keys: BTreeSet<Arc<[u8]>>,
-}
-
-/// Why a request must wait.
-pub(super) enum Admission {
-    Free,
-    Blocked(Arc<Owner>),
+    pub(super) holds: LockTree,
+    spans: usize,
+    owners: Vec<Option<OwnerHere>>,
+    free_owners: Vec<u32>,
+    slots: Map<u64, u32>,
+    /// Who waits, by key.
+    pub(super) lines: BTreeMap<Key, Line>,
+    /// The keys at which spans are waited for, by ticket.
+    pub(super) span_waits: BTreeMap<u64, Key>,
+    /// How many wait for a row.
+    pub(super) row_waits: usize,
 }
 
 impl TreeLocks {
-    pub(super) fn is_privileged(&self, owner: &Owner, key: &[u8]) -> bool {
-        let holds = self.rows.get(key).is_some_and(|q| q.grant_of(owner).is_some());
-        holds || self.intervals.covering(owner, key).is_some()
-    }
-
-    /// The strongest mode in which `owner` holds the row, by itself or through an interval.
-    pub(super) fn held_mode(&self, owner: &Owner, key: &[u8]) -> Option<Mode> {
-        let row = self.rows.get(key).and_then(|q| q.grant_of(owner)).map(|g| g.mode());
-        row.max(self.intervals.covering(owner, key))
-    }
-
-    /// May a new request for the row go ahead of, or beside, everybody there?
-    pub(super) fn admit(&self, owner: &Owner, key: &[u8], mode: Mode) -> Admission {
-        if let Some(other) = self.intervals.against(owner, key, Some(mode)).next() {
-            return Admission::Blocked(Arc::clone(other));
-        }
-        let Some(queue) = self.rows.get(key) else { return Admission::Free };
-        if let Some(other) = queue.holders_against(owner, mode).next() {
-            return Admission::Blocked(Arc::clone(other));
-        }
-        if !queue.waiting.is_empty() && !self.is_privileged(owner, key) {
-            if let Some(waiter) = queue.waiters_against(queue.waiting.len(), mode).next() {
-                return Admission::Blocked(Arc::clone(&waiter.owner));
-            }
-        }
-        Admission::Free
+    /// Rows and spans that are held or waited for: what writers look at without the mutex.
+    pub(super) fn counts(&self) -> (u32, u32) {
+        let rows = self.holds.len() - self.spans + self.row_waits;
+        (rows as u32, (self.spans + self.span_waits.len()) as u32)
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.rows.is_empty() && self.intervals.len() == 0 && self.inserts.is_empty()
+        self.holds.len() == 0 && self.lines.is_empty() && self.slots.is_empty()
     }
 
-    fn queue_mut(&mut self, key: &[u8]) -> (&mut Queue, bool) {
-        if self.rows.contains_key(key) {
-            return (self.rows.get_mut(key).expect("just found"), false);
+    pub(super) fn keeps_much(&self) -> bool {
+        self.holds.capacity() > NODES_KEPT
+    }
+
+    pub(super) fn slot(&self, owner: &Owner) -> Option<u32> {
+        self.slots.get(&owner.number).copied()
+    }
+
+    fn here(&self, slot: u32) -> &OwnerHere {
+        self.owners[slot as usize].as_ref().expect("an owner of this tree")
+    }
+
+    fn here_mut(&mut self, slot: u32) -> &mut OwnerHere {
+        self.owners[slot as usize].as_mut().expect("an owner of this tree")
+    }
+
+    pub(super) fn owner_at(&self, slot: u32) -> &Arc<Owner> {
+        &self.here(slot).owner
+    }
+
+    /// The owner's place in this tree; it is left when the transaction ends.
+    fn enter(&mut self, owner: &Arc<Owner>, tree: TreeId) -> u32 {
+        match self.slot(owner) {
+            Some(slot) => slot,
+            None => self.enter_anew(owner, &mut owner.held.lock(), tree),
         }
-        (self.rows.entry(Arc::from(key)).or_default(), true)
-    }
-}
-
-/// Numbers for the statistics.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LockStats {
-    pub waits: u64,
-    pub deadlocks: u64,
-    pub timeouts: u64,
-    pub interrupts: u64,
-    /// Locked or awaited rows, and intervals, now.
-    pub rows: u64,
-    pub intervals: u64,
-}
-
-const COUNTER_SLOTS: usize = 256;
-
-/// How many queues and intervals there are, by tree (hashed): what writers look at instead of
-/// taking the mutex. A writer holds its leaf's latch exclusively, and whoever locks a key of that
-/// leaf for the first time holds the latch too, so the latch orders the two.
-pub(super) struct Counters {
-    rows: [AtomicU32; COUNTER_SLOTS],
-    intervals: [AtomicU32; COUNTER_SLOTS],
-}
-
-impl Counters {
-    pub(super) fn rows(&self, tree: TreeId) -> &AtomicU32 {
-        &self.rows[tree.0 as usize % COUNTER_SLOTS]
     }
 
-    pub(super) fn intervals(&self, tree: TreeId) -> &AtomicU32 {
-        &self.intervals[tree.0 as usize % COUNTER_SLOTS]
+    pub(super) fn enter_anew(&mut self, owner: &Arc<Owner>, held: &mut Held, tree: TreeId) -> u32 {
+        held.trees.push(tree);
+        let slot = self.free_owners.pop().unwrap_or_else(|| {
+            self.owners.push(None);
+            (self.owners.len() - 1) as u32
+        });
+        let here = OwnerHere { owner: Arc::clone(owner), rows: NONE, spans: Default::default() };
+        self.owners[slot as usize] = Some(here);
+        self.slots.insert(owner.number, slot);
+        slot
     }
 
-    pub(super) fn sums(&self) -> (u64, u64) {
-        let sum = |slots: &[AtomicU32]| {
-            slots.iter().map(|slot| u64::from(slot.load(Ordering::Relaxed))).sum()
+    /// The owner's own hold of the row.
+    pub(super) fn row_mode(&self, slot: Option<u32>, key: &[u8]) -> Option<Mode> {
+        let id = self.holds.row(key)?;
+        self.holds.node(id).grant_of(slot?).map(Grant::mode)
+    }
+
+    /// The strongest mode in which the owner's spans cover the key.
+    pub(super) fn covering(&self, slot: Option<u32>, key: &[u8]) -> Option<Mode> {
+        let spans = &self.here(slot?).spans;
+        let covers = |mode: &Mode| {
+            let below = spans[*mode as usize].range(..=Cut::below(key)).next_back();
+            below.is_some_and(|(_, &id)| {
+                self.holds.node(id).high().is_some_and(|high| !high.is_below(key))
+            })
         };
-        (sum(&self.rows), sum(&self.intervals))
-    }
-}
-
-impl Default for Counters {
-    fn default() -> Counters {
-        let zeros = || std::array::from_fn(|_| AtomicU32::new(0));
-        Counters { rows: zeros(), intervals: zeros() }
-    }
-}
-
-#[derive(Default)]
-pub(super) struct Locks {
-    pub(super) counters: Arc<Counters>,
-    pub(super) trees: Map<TreeId, TreeLocks>,
-    /// Who is behind an id in an entry.
-    pub(super) holders: Map<TxnId, Arc<Owner>>,
-    pub(super) next_ticket: u64,
-    pub(super) next_owner: u64,
-    pub(super) stats: LockStats,
-}
-
-impl Locks {
-    pub(super) fn new_owner(&mut self, session: u64) -> Arc<Owner> {
-        self.next_owner += 1;
-        Owner::new(self.next_owner, session)
+        [Mode::Exclusive, Mode::Shared].into_iter().find(covers)
     }
 
-    /// Records a granted row.
-    pub(super) fn grant(&mut self, owner: &Arc<Owner>, tree: TreeId, key: &[u8], mode: Mode) {
-        self.hold(owner, tree, key, |queue| queue.grant(owner, mode));
-    }
-
-    pub(super) fn grant_implicit(&mut self, owner: &Arc<Owner>, tree: TreeId, key: &[u8]) {
-        self.hold(owner, tree, key, |queue| queue.grant_implicit(owner));
-    }
-
-    fn hold(
+    /// Records a hold of the row: `record` says what it rests on.
+    pub(super) fn hold_row(
         &mut self,
         owner: &Arc<Owner>,
         tree: TreeId,
         key: &[u8],
-        record: impl FnOnce(&mut Queue) -> bool,
+        record: impl FnOnce(&mut Grant),
     ) {
-        let locks = self.trees.entry(tree).or_default();
-        let (queue, is_new_queue) = locks.queue_mut(key);
-        let is_new_row = record(queue);
-        if is_new_row {
-            let (key, _) = locks.rows.get_key_value(key).expect("the queue is there");
-            owner.held.lock().rows.push((tree, Arc::clone(key)));
-            owner.locks.fetch_add(1, Ordering::Relaxed);
+        let slot = self.enter(owner, tree);
+        let found = self.holds.row(key);
+        let own = found.and_then(|id| self.holds.node_mut(id).grant_of_mut(slot));
+        if let Some(grant) = own {
+            return record(grant);
         }
-        self.counters.rows(tree).fetch_add(u32::from(is_new_queue), Ordering::Release);
-    }
-
-    /// Queues a request for the row. The caller looks for deadlocks next.
-    pub(super) fn wait_for_row(
-        &mut self,
-        owner: &Arc<Owner>,
-        tree: TreeId,
-        key: &[u8],
-        mode: Mode,
-    ) {
-        let ticket = self.take_ticket(owner);
-        let locks = self.trees.entry(tree).or_default();
-        let privileged = locks.is_privileged(owner, key);
-        let (queue, is_new_queue) = locks.queue_mut(key);
-        queue.push(Waiter { ticket, owner: Arc::clone(owner), mode, privileged });
-        let (key, _) = locks.rows.get_key_value(key).expect("the queue is there");
-        let key = Arc::clone(key);
-        locks.waiting_keys.insert(Arc::clone(&key));
-        self.counters.rows(tree).fetch_add(u32::from(is_new_queue), Ordering::Release);
-        let kind = WaitKind::Row { mode, privileged };
-        owner.held.lock().wait = Some(Wait { ticket, tree, key, kind });
-    }
-
-    /// Queues an insert until the intervals over its key are gone.
-    pub(super) fn wait_for_insert(&mut self, owner: &Arc<Owner>, tree: TreeId, key: &[u8]) {
-        let ticket = self.take_ticket(owner);
-        let key: Arc<[u8]> = Arc::from(key);
-        let locks = self.trees.entry(tree).or_default();
-        let waiter = InsertWaiter { ticket, owner: Arc::clone(owner), key: Arc::clone(&key) };
-        locks.inserts.push(waiter);
-        let kind = WaitKind::Insert;
-        owner.held.lock().wait = Some(Wait { ticket, tree, key, kind });
-    }
-
-    fn take_ticket(&mut self, owner: &Owner) -> u64 {
-        debug_assert!(owner.held.lock().wait.is_none(), "an owner waits for one thing");
-        owner.set_outcome(Outcome::Waiting);
-        self.stats.waits += 1;
-        self.next_ticket += 1;
-        self.next_ticket
-    }
-
-    /// Takes a waiting owner out of its queue; those behind may go.
-    pub(super) fn cancel(&mut self, owner: &Owner, wakes: &mut Wakes) {
-        let Some(wait) = owner.held.lock().wait.take() else { return };
-        let locks = self.trees.get_mut(&wait.tree).expect("a tree that is waited on");
-        match wait.kind {
-            WaitKind::Insert => locks.inserts.retain(|w| w.ticket != wait.ticket),
-            WaitKind::Row { privileged, .. } => {
-                let queue = locks.rows.get_mut(&*wait.key).expect("a queue that is waited in");
-                let at = queue.position(privileged, wait.ticket);
-                queue.waiting.remove(at);
-                self.pump(wait.tree, &wait.key, wakes);
+        let next = self.here(slot).rows;
+        let mut grant = Grant { owner: slot, epoch: owner.epoch(), next, ..Grant::default() };
+        record(&mut grant);
+        let id = match found {
+            Some(id) => {
+                self.holds.node_mut(id).push(grant);
+                id
             }
+            None => self.holds.insert(Cut::below(key), None, grant),
+        };
+        self.grant_mut(next, slot, |grant| grant.previous = id);
+        self.here_mut(slot).rows = id;
+        owner.locks.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn grant_mut(&mut self, id: NodeId, slot: u32, f: impl FnOnce(&mut Grant)) {
+        if id != NONE {
+            f(self.holds.node_mut(id).grant_of_mut(slot).expect("in the owner's list"));
         }
     }
 
-    /// Grants the row to every waiter that nothing holds back any more, and forgets a queue that
-    /// is empty. Called after every change that may free somebody.
-    pub(super) fn pump(&mut self, tree: TreeId, key: &[u8], wakes: &mut Wakes) {
-        let Some(locks) = self.trees.get_mut(&tree) else { return };
-        let Some(queue) = locks.rows.get_mut(key) else { return };
-        let mut strongest_left: Option<Mode> = None;
-        let mut at = 0;
-        while at < queue.waiting.len() {
-            let waiter = &queue.waiting[at];
-            let behind = !waiter.privileged
-                && strongest_left.is_some_and(|mode| mode.conflicts(waiter.mode));
-            let blocked = behind
-                || queue.holders_against(&waiter.owner, waiter.mode).next().is_some()
-                || locks.intervals.against(&waiter.owner, key, Some(waiter.mode)).next().is_some();
-            if blocked {
-                strongest_left = strongest_left.max(Some(waiter.mode));
-                if !waiter.privileged && waiter.mode == Mode::Exclusive {
-                    break;
-                }
-                at += 1;
-                continue;
-            }
-            let waiter = queue.waiting.remove(at).expect("in bounds");
-            let mut held = waiter.owner.held.lock();
-            let wait = held.wait.take().expect("its owner waits");
-            if queue.grant(&waiter.owner, waiter.mode) {
-                held.rows.push((tree, wait.key));
-                waiter.owner.locks.fetch_add(1, Ordering::Relaxed);
-            }
-            drop(held);
-            waiter.owner.set_outcome(Outcome::Granted);
-            wakes.push(waiter.owner);
+    /// Takes the owner's hold of a row away, whatever it rests on.
+    fn revoke_row(&mut self, slot: u32, id: NodeId, effects: &mut Effects) {
+        let grant = self.holds.node(id).grant_of(slot).expect("a held row");
+        let (previous, next) = (grant.previous, grant.next);
+        self.grant_mut(previous, slot, |grant| grant.next = next);
+        self.grant_mut(next, slot, |grant| grant.previous = previous);
+        if previous == NONE {
+            self.here_mut(slot).rows = next;
         }
-        if queue.waiting.is_empty() {
-            locks.waiting_keys.remove(key);
-            if queue.is_empty() {
-                locks.rows.remove(key);
-                self.counters.rows(tree).fetch_sub(1, Ordering::Release);
-            }
+        self.here(slot).owner.locks.fetch_sub(1, Ordering::Relaxed);
+        if !self.holds.node_mut(id).revoke(slot) {
+            effects.nodes.push(self.holds.remove(id));
         }
     }
 
@@ -278,105 +190,130 @@ impl Locks {
         tree: TreeId,
         key: &[u8],
         weaken: impl Fn(&mut Grant),
-        wakes: &mut Wakes,
+        effects: &mut Effects,
     ) {
-        let Some(queue) = self.trees.get_mut(&tree).and_then(|t| t.rows.get_mut(key)) else {
-            return;
-        };
-        let Some(grant) = queue.granted.iter_mut().find(|g| *g.owner == *owner) else { return };
+        let (Some(slot), Some(id)) = (self.slot(owner), self.holds.row(key)) else { return };
+        let Some(grant) = self.holds.node_mut(id).grant_of_mut(slot) else { return };
         weaken(grant);
-        if grant.explicit.is_some() || grant.implicit {
-            return self.pump(tree, key, wakes);
+        if grant.explicit.is_none() && !grant.implicit {
+            self.revoke_row(slot, id, effects);
         }
-        let mut held = owner.held.lock();
-        // What is given up one by one was mostly taken last.
-        let at = held.rows.iter().rposition(|row| row.0 == tree && *row.1 == *key);
-        held.rows.swap_remove(at.expect("a held row"));
-        drop(held);
-        self.release_row(owner, tree, key, wakes);
+        self.pump(tree, key, effects);
     }
 
-    /// Releases one row of the owner, whatever it rests on.
-    pub(super) fn release_row(
-        &mut self,
-        owner: &Owner,
-        tree: TreeId,
-        key: &[u8],
-        wakes: &mut Wakes,
-    ) {
-        let Some(queue) = self.trees.get_mut(&tree).and_then(|t| t.rows.get_mut(key)) else {
+    /// The owner has written the row: a lock that it took for that, since the last place that it
+    /// can be rolled back to, goes. The id in the entry is the lock.
+    pub(super) fn let_go(&mut self, owner: &Owner, key: &[u8], effects: &mut Effects) {
+        let (Some(slot), Some(id)) = (self.slot(owner), self.holds.row(key)) else { return };
+        let is_awaited = self.lines.contains_key(key);
+        let Some(grant) = self.holds.node_mut(id).grant_of_mut(slot) else { return };
+        if grant.epoch != owner.epoch() {
             return;
-        };
-        if queue.revoke(owner) {
-            owner.locks.fetch_sub(1, Ordering::Relaxed);
-            self.pump(tree, key, wakes);
+        }
+        grant.explicit = None;
+        // Those who wait here go on waiting for the writer.
+        grant.implicit |= is_awaited;
+        if !grant.implicit {
+            self.revoke_row(slot, id, effects);
         }
     }
 
-    /// Releases everything of an owner that does not wait.
-    pub(super) fn release_all(&mut self, owner: &Owner, wakes: &mut Wakes) {
-        let Held { rows, ranges, wait } = std::mem::take(&mut *owner.held.lock());
-        assert!(wait.is_none(), "an owner that waits cannot end");
-        for (tree, key) in &rows {
-            self.release_row(owner, *tree, key, wakes);
-        }
-        for tree in &ranges {
-            self.release_ranges(owner, *tree, wakes);
-        }
-        for tree in rows.iter().map(|r| r.0).chain(ranges) {
-            let is_idle = |t: &TreeLocks| t.is_empty() && t.rows.capacity() > ROWS_KEPT;
-            if self.trees.get(&tree).is_some_and(is_idle) {
-                self.trees.remove(&tree);
-            }
-        }
-        owner.locks.store(0, Ordering::Relaxed);
-    }
-
-    /// Adds a range to the owner's intervals; an empty one changes nothing.
-    pub(super) fn grow_range(
+    /// Adds a span to the owner's, joining all of the same mode that it touches.
+    pub(super) fn grow(
         &mut self,
         owner: &Arc<Owner>,
         tree: TreeId,
-        low: Bound<&[u8]>,
-        high: Bound<&[u8]>,
+        span: &Span,
         mode: Mode,
+        effects: &mut Effects,
     ) {
-        if is_empty_range(low, high) {
+        let slot = self.enter(owner, tree);
+        let own = &self.here(slot).spans[mode as usize];
+        let high_of = |id: NodeId| self.holds.node(id).high().expect("a span");
+        let before = own.range(..=&span.low).next_back().map(|(_, &id)| id);
+        let before = before.filter(|&id| *high_of(id) >= span.low);
+        if before.is_some_and(|id| *high_of(id) >= span.high) {
             return;
         }
-        let intervals = &mut self.trees.entry(tree).or_default().intervals;
-        let before = intervals.len() as u32;
-        intervals.grow(owner, low, high, mode);
-        let after = intervals.len() as u32;
-        let counter = self.counters.intervals(tree);
-        counter.fetch_add(after.wrapping_sub(before), Ordering::Release);
-        let mut held = owner.held.lock();
-        if !held.ranges.contains(&tree) {
-            held.ranges.push(tree);
+        let behind = (std::ops::Bound::Excluded(&span.low), std::ops::Bound::Included(&span.high));
+        let joined: Vec<NodeId> = own.range::<Cut, _>(behind).map(|(_, &id)| id).collect();
+        // Own spans do not touch each other, so the last one reaches furthest.
+        let last = joined.last().map(|&id| high_of(id));
+        let high = last.max(Some(&span.high)).expect("one is given").clone();
+        for id in joined {
+            self.remove_span(slot, mode, id, effects);
+        }
+        match before {
+            Some(id) => effects.cut = self.holds.set_high(id, high),
+            None => self.add_span(slot, mode, &span.low, high),
         }
     }
 
-    fn release_ranges(&mut self, owner: &Owner, tree: TreeId, wakes: &mut Wakes) {
-        let Some(locks) = self.trees.get_mut(&tree) else { return };
-        let removed = locks.intervals.remove(owner);
-        self.counters.intervals(tree).fetch_sub(removed.len() as u32, Ordering::Release);
-        let mut keys = Vec::new();
-        for interval in &removed {
-            let range = (borrowed(&interval.low), borrowed(&interval.high));
-            keys.extend(locks.waiting_keys.range::<[u8], _>(range).map(Arc::clone));
-        }
-        let TreeLocks { inserts, intervals, .. } = locks;
-        inserts.retain(|waiter| {
-            if intervals.against(&waiter.owner, &waiter.key, None).next().is_some() {
-                return true;
+    fn add_span(&mut self, slot: u32, mode: Mode, low: &Cut, high: Cut) {
+        let grant = Grant { owner: slot, explicit: Some(mode), ..Grant::default() };
+        let id = self.holds.insert(low.clone(), Some(high), grant);
+        self.spans += 1;
+        let here = self.here_mut(slot);
+        here.spans[mode as usize].insert(low.clone(), id);
+        here.owner.locks.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn remove_span(&mut self, slot: u32, mode: Mode, id: NodeId, effects: &mut Effects) {
+        let node = self.holds.remove(id);
+        self.spans -= 1;
+        let here = self.here_mut(slot);
+        here.spans[mode as usize].remove(node.low());
+        here.owner.locks.fetch_sub(1, Ordering::Relaxed);
+        effects.nodes.push(node);
+    }
+
+    /// Releases some of what the owner holds; false when nothing is left and the owner has left.
+    /// `spans`: those that are still to be released, empty at the first call.
+    pub(super) fn release_some(
+        &mut self,
+        owner: &Owner,
+        tree: TreeId,
+        spans: &mut Vec<NodeId>,
+        effects: &mut Effects,
+    ) -> bool {
+        let Some(slot) = self.slot(owner) else { return false };
+        for _ in 0..RELEASE_BATCH {
+            let id = self.here(slot).rows;
+            if id == NONE {
+                break;
             }
-            waiter.owner.held.lock().wait = None;
-            waiter.owner.set_outcome(Outcome::Granted);
-            wakes.push(Arc::clone(&waiter.owner));
-            false
-        });
-        for key in keys {
-            self.pump(tree, &key, wakes);
+            let key = (!self.lines.is_empty()).then(|| self.holds.node(id).key());
+            self.revoke_row(slot, id, effects);
+            if let Some(key) = key {
+                self.pump(tree, &key, effects);
+            }
+        }
+        let here = self.here_mut(slot);
+        if here.rows != NONE {
+            return true;
+        }
+        if spans.is_empty() {
+            spans.extend(here.spans.iter().flat_map(BTreeMap::values));
+        }
+        self.release_spans(tree, spans, effects);
+        if !spans.is_empty() {
+            return true;
+        }
+        effects.owner = self.owners[slot as usize].take();
+        self.slots.remove(&owner.number);
+        self.free_owners.push(slot);
+        false
+    }
+
+    fn release_spans(&mut self, tree: TreeId, ids: &mut Vec<NodeId>, effects: &mut Effects) {
+        for id in ids.drain(ids.len().saturating_sub(RELEASE_BATCH)..) {
+            let node = self.holds.remove(id);
+            self.spans -= 1;
+            if let (false, Some(high)) = (self.lines.is_empty(), node.high()) {
+                let span = Span { low: node.low().clone(), high: high.clone() };
+                self.pump_span(tree, &span, effects);
+            }
+            effects.nodes.push(node);
         }
     }
 }

@@ -30,15 +30,20 @@
 //! Invariants of the lock manager:
 //! 8. Granted holds of one row are compatible, and with every interval of others over it that was
 //!    grown by `try_lock_next`.
-//! 9. First come, first served: a request goes ahead of a waiter only if they are compatible, or
-//!    if it holds the row already (an upgrade). The end of a hold grants to the head of the queue
-//!    and wakes only those it granted to (S3).
+//! 9. First come, first served, in all trees by one sequence of tickets: a request waits for what
+//!    is held against it and for what was asked for before it (`lock_line.rs` says what conflicts).
+//!    It passes waiters only if its owner holds a part of it, or they wait for that owner. An
+//!    insert that may go on keeps its place until its entry is there. The end of a hold wakes only
+//!    those that it granted to (S3), and those who have somebody new to report.
 //! 10. The end of a transaction stores its state, then releases. An implicit hold is recorded only
-//!     for an id that is not over, checked under the manager's mutex: so it is always released.
+//!    for an id that is not over, checked under the holder's `held`, which the end takes after its
+//!    state: so it is always released.
 //! 11. An owner waits for one thing at a time, and no cycle of waiters outlives the call that
-//!     closed it.
-//! 12. No call-out (report, unpark) happens under the mutex. Order of locks: manager, then an
-//!     owner's `held`; manager, then the table's exception set. The table never calls the manager.
+//!    closed it.
+//! 12. No call-out (report, unpark) and no freeing happens under a mutex. Order of locks: `waits`
+//!    (only those who begin a wait, or end one without a grant), then the shard of one tree, then
+//!    the holders or an owner's `held`, then the table's exception set. No two shards at a time.
+//!    The table never calls the manager.
 //! 13. Threads sleep and time is read in `park` only.
 
 mod along;
@@ -47,14 +52,16 @@ mod cursor;
 mod deadlock;
 mod interrupt;
 mod lock;
+mod lock_key;
+mod lock_line;
 mod lock_queue;
 mod lock_state;
+mod lock_tree;
 mod mover;
 mod note;
 mod old_versions;
 mod park;
 mod prepared;
-mod range;
 mod read;
 mod registry;
 mod revert;
@@ -67,9 +74,8 @@ mod write;
 pub use contested::Contested;
 pub use cursor::Cursor;
 pub use interrupt::Owner;
-pub use lock::{Conflict, Enqueued, Granted, LockManager, Ticket};
+pub use lock::{Conflict, Enqueued, Granted, LockManager, LockStats, Ticket};
 pub use lock_queue::Mode;
-pub use lock_state::LockStats;
 pub(crate) use mover::Sweep;
 pub use note::Note;
 pub use old_versions::{OldVersions, OldVersionsStats, OLD_VERSIONS_TREE};

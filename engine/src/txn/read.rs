@@ -193,6 +193,7 @@ impl Session {
         let mut progress = Progress::default();
         let mut waited = false;
         self.lock_is_new = false;
+        self.let_written_go();
         loop {
             let mut attempt = Attempt::Missing;
             gate.tree().get(key, &mut |current| {
@@ -201,7 +202,12 @@ impl Session {
                     Some(entry) => self.lock_entry(gate.id(), key, None, entry, mode, wait, out),
                 };
                 if matches!(attempt, Attempt::Missing) {
-                    self.lock_gap(gate.id(), key, mode);
+                    let at = Bound::Included(key);
+                    attempt = match self.lock_gap(gate.id(), (at, at), mode, wait) {
+                        Ok(None) => Attempt::Missing,
+                        Ok(Some(ticket)) => Attempt::Wait(ticket),
+                        Err(error) => Attempt::Fault(error),
+                    };
                 }
             })?;
             match attempt {
@@ -232,11 +238,26 @@ impl Session {
         matches!(self.isolation, Isolation::RepeatableRead | Isolation::Serializable)
     }
 
-    /// Keeps others from inserting `key`, under the latch under which it was found missing.
-    pub(crate) fn lock_gap(&self, tree: TreeId, key: &[u8], mode: Mode) {
-        if self.locks_gaps() {
-            let at = Bound::Included(key);
-            self.ctx.locks.lock_range(&self.owner, tree, at, at, mode);
+    /// Keeps others from inserting into the range, in which nothing was found. An insert that
+    /// waits there already comes first; SKIP LOCKED leaves the gap to it.
+    pub(crate) fn lock_gap(
+        &self,
+        tree: TreeId,
+        range: KeyRange<'_>,
+        mode: Mode,
+        wait: WaitPolicy,
+    ) -> Result<Option<Ticket>> {
+        let locks = &self.ctx.locks;
+        if !self.locks_gaps() || locks.try_lock_range(&self.owner, tree, range, mode).is_ok() {
+            return Ok(None);
+        }
+        match wait {
+            WaitPolicy::NoWait => Err(Error::WouldWait),
+            WaitPolicy::SkipLocked => Ok(None),
+            WaitPolicy::Wait => match locks.enqueue_range(&self.owner, tree, range, mode) {
+                Enqueued::Waiting(ticket) => Ok(Some(ticket)),
+                Enqueued::Granted | Enqueued::HolderGone => Ok(None),
+            },
         }
     }
 
@@ -286,12 +307,19 @@ impl Session {
                 TxnState::Committed(_) => {}
                 TxnState::Aborted => return Attempt::Revert(header),
                 TxnState::Active | TxnState::Prepared => {
-                    return self.blocked(tree, key, mode, wait, header, Some(header.txn));
+                    let holder = Some(header.txn);
+                    return self.blocked(tree, key, range, mode, wait, header, holder);
                 }
             }
         }
         let locks = &self.ctx.locks;
         let granted = match range {
+            // An own version is its own exclusive lock; the gap before it is not.
+            Some(range) if own => match self.lock_gap(tree, range, mode, wait) {
+                Ok(None) => Ok(Granted::Held),
+                Ok(Some(ticket)) => return Attempt::Wait(ticket),
+                Err(error) => return Attempt::Fault(error),
+            },
             Some(range) => locks.try_lock_next(&self.owner, tree, range, key, mode),
             None if header.is_deleted() => return Attempt::Missing,
             None if own => Ok(Granted::Held),
@@ -299,15 +327,14 @@ impl Session {
         };
         let granted = match granted {
             Ok(granted) => granted,
-            // An own version is its own exclusive lock; the gap before it is not. Another's interval may
-            // lie over both: one that came while the key was not there yet.
-            Err(_) if own => {
-                if let Some((low, high)) = range {
-                    locks.lock_range(&self.owner, tree, low, high, mode);
+            // Only the gap may be awaited: by an insert, to which SKIP LOCKED leaves it.
+            Err(_) if range.is_some() && wait == WaitPolicy::SkipLocked => {
+                match locks.try_lock(&self.owner, tree, key, mode) {
+                    Ok(granted) => granted,
+                    Err(_) => return Attempt::Skip,
                 }
-                Granted::Held
             }
-            Err(_) => return self.blocked(tree, key, mode, wait, header, None),
+            Err(_) => return self.blocked(tree, key, range, mode, wait, header, None),
         };
         if header.is_deleted() {
             return Attempt::Missing;
@@ -322,16 +349,22 @@ impl Session {
         &self,
         tree: TreeId,
         key: &[u8],
+        range: Option<KeyRange<'_>>,
         mode: Mode,
         wait: WaitPolicy,
         header: EntryHeader,
         holder: Option<TxnId>,
     ) -> Attempt {
+        let (locks, owner) = (&self.ctx.locks, &self.owner);
         match wait {
             WaitPolicy::NoWait => Attempt::Fault(Error::WouldWait),
             WaitPolicy::SkipLocked => Attempt::Skip,
             WaitPolicy::Wait => {
-                match self.ctx.locks.enqueue(&self.owner, tree, key, mode, holder) {
+                let enqueued = match range {
+                    Some(range) => locks.enqueue_next(owner, tree, range, key, mode, holder),
+                    None => locks.enqueue(owner, tree, key, mode, holder),
+                };
+                match enqueued {
                     Enqueued::Waiting(ticket) => Attempt::Wait(ticket),
                     Enqueued::Granted | Enqueued::HolderGone => Attempt::Again(header),
                 }

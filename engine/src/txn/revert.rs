@@ -94,13 +94,7 @@ impl Context {
     }
 
     /// Takes back the version that `txn` wrote at `lsn`, if it still stands.
-    pub(crate) fn revert_record(
-        &self,
-        txn: TxnId,
-        lsn: Lsn,
-        ahead: &mut ReadAhead,
-    ) -> Result<Step> {
-        let record = self.own_version(txn, lsn, ahead)?;
+    pub(super) fn revert_own(&self, txn: TxnId, lsn: Lsn, record: VersionRecord) -> Result<Step> {
         let is_there = self.revert_version(txn, lsn, &record)?;
         // An earlier version of its own keeps the row locked by its id.
         let is_own = |older: &[u8]| EntryHeader::split(older).is_ok_and(|(h, _)| h.txn == txn);
@@ -109,6 +103,7 @@ impl Context {
         Ok(Step { previous: record.previous_lsn, reverted })
     }
 
+    /// The version that `txn` wrote at `lsn`.
     pub(super) fn own_version(
         &self,
         txn: TxnId,

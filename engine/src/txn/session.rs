@@ -19,7 +19,7 @@ use crate::os::rank::Rank;
 use crate::os::sync::{Mutex, Ranked};
 use crate::wal::{Appended, ReadAhead, Wal};
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU32};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -90,6 +90,8 @@ pub struct Session {
     pub(crate) writes: u64,
     /// The clustered trees that this transaction wrote, for when it is prepared.
     pub(super) wrote: Vec<TreeId>,
+    /// Rows that the present row operation has written and that are locked beside.
+    written: Vec<(TreeId, Vec<u8>)>,
     /// The last row locked by a read was not locked by this transaction before.
     pub(crate) lock_is_new: bool,
     is_detached: bool,
@@ -110,6 +112,7 @@ impl Session {
             published: None,
             writes: 0,
             wrote: Vec::new(),
+            written: Vec::new(),
             lock_is_new: false,
             is_detached: false,
             along: Mutex::ranked(Rank::SessionReadAhead, Along::default()),
@@ -171,6 +174,29 @@ impl Session {
             Some(open) => Savepoint { lsn: open.last_lsn(), txn: open.id },
             None => Savepoint::default(),
         }
+    }
+
+    /// From now on the transaction can be rolled back to here: locks taken before are kept for
+    /// that, also when their rows are written.
+    pub fn begin_epoch(&self) {
+        self.owner.begin_epoch();
+    }
+
+    /// The row is written: when the row operation is over, the id in the entry is its lock.
+    pub(super) fn note_written(&mut self, tree: TreeId, key: &[u8]) {
+        self.written.push((tree, key.to_vec()));
+    }
+
+    /// Called before the next row is locked. Until then the row operation may be undone, and its
+    /// rows stay locked then.
+    pub(super) fn let_written_go(&mut self) {
+        for (tree, key) in self.written.drain(..) {
+            self.ctx.locks.let_go(&self.owner, tree, &key);
+        }
+    }
+
+    pub(super) fn keep_written(&mut self) {
+        self.written.clear();
     }
 
     /// Appends the prepare record; the caller flushes to the answer.
@@ -244,11 +270,13 @@ impl Session {
         let open = self.open.take()?;
         self.drop_snapshot();
         self.is_detached = true;
+        self.owner.leave_session();
         Some((open, Arc::clone(&self.owner)))
     }
 
     fn end(&mut self) {
         self.drop_snapshot();
+        self.keep_written();
         self.writes = 0;
         self.wrote.clear();
         self.ctx.locks.release_all(&self.owner);
@@ -265,8 +293,7 @@ impl Session {
 
     /// No lock of a row or range; write locks are entries' ids and not counted.
     pub fn holds_no_locks(&self) -> bool {
-        let held = self.owner.held.lock();
-        held.rows.is_empty() && held.ranges.is_empty()
+        self.owner.locks.load(Ordering::Relaxed) == 0
     }
 
     /// Did the last locking read take its row lock, rather than find it held already?

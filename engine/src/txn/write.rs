@@ -3,6 +3,7 @@
 
 use super::note::Note;
 use super::registry::Open;
+use super::revert::VersionRecord;
 use super::session::{Savepoint, Session};
 use super::trees::TreeGate;
 use super::{Enqueued, Mode, Ticket, TxnState};
@@ -49,6 +50,19 @@ impl Session {
         payload: Option<&[u8]>,
         expect: Expect,
     ) -> Result<Written> {
+        let written = self.write_in_turn(gate, key, payload, expect);
+        // Those who want the gap come next: they will find the entry.
+        self.ctx.locks.finish_insert(&self.owner);
+        written
+    }
+
+    fn write_in_turn(
+        &mut self,
+        gate: &TreeGate,
+        key: &[u8],
+        payload: Option<&[u8]>,
+        expect: Expect,
+    ) -> Result<Written> {
         let open = self.ensure_open();
         if payload.is_none() {
             open.note_delete();
@@ -56,9 +70,11 @@ impl Session {
         loop {
             let mut obstacle = None;
             let mut overtakes = false;
+            let mut is_locked = false;
             open.begin_record(self.ctx.wal.end());
             let changed = gate.tree().change(key, &mut |current| {
-                obstacle = self.find_obstacle(&open, gate.id(), key, current, expect);
+                obstacle =
+                    self.find_obstacle(&open, gate.id(), key, current, expect, &mut is_locked);
                 if obstacle.is_some() {
                     return Change::Keep;
                 }
@@ -76,6 +92,9 @@ impl Session {
                 None => {
                     self.writes += 1;
                     self.overtook |= overtakes;
+                    if is_locked {
+                        self.note_written(gate.id(), key);
+                    }
                     self.owner.set_undo_count(self.writes);
                     return Ok(Written::Done);
                 }
@@ -94,7 +113,8 @@ impl Session {
         ticket.wait(self.lock_timeout, &*self.ctx.report_wait)
     }
 
-    /// Runs under the leaf's exclusive latch: must not block.
+    /// Runs under the leaf's exclusive latch: must not block. `is_locked`: the row has a lock of
+    /// this transaction beside the id in its entry.
     fn find_obstacle(
         &self,
         open: &Open,
@@ -102,6 +122,7 @@ impl Session {
         key: &[u8],
         current: Option<&[u8]>,
         expect: Expect,
+        is_locked: &mut bool,
     ) -> Option<Obstacle> {
         let (mut live, mut own) = (false, false);
         if let Some(entry) = current {
@@ -115,8 +136,11 @@ impl Session {
             (live, own) = (!header.is_deleted(), header.txn == open.id);
         }
         // An own version is its own exclusive lock.
-        if !own && self.ctx.locks.check(&self.owner, tree, key, Mode::Exclusive).is_err() {
-            return Some(self.queue(tree, key, Mode::Exclusive, None));
+        if !own {
+            match self.ctx.locks.check(&self.owner, tree, key, Mode::Exclusive) {
+                Ok(held) => *is_locked = held,
+                Err(_) => return Some(self.queue(tree, key, Mode::Exclusive, None)),
+            }
         }
         match (expect, live) {
             (Expect::Absent, true) => Some(Obstacle::Answer(Written::Duplicate)),
@@ -164,21 +188,37 @@ impl Session {
     /// Undoes, now, what this transaction wrote behind `savepoint` (rules M7).
     pub fn rollback_to(&mut self, savepoint: Savepoint) -> Result<()> {
         let target = self.check_rollback_target(savepoint)?;
+        self.keep_written();
         let Some(open) = self.open.clone() else { return Ok(()) };
         let mut lsn = open.last_lsn();
         let mut ahead = ReadAhead::backward();
+        let mut freed = Vec::new();
         while lsn > target {
-            let step = self.ctx.revert_record(open.id, lsn, &mut ahead)?;
-            if let Some((tree, key)) = &step.reverted {
-                self.ctx.locks.wake_keys(&self.owner, *tree, [&key[..]]);
+            let record = self.ctx.own_version(open.id, lsn, &mut ahead)?;
+            if self.replaced_row(open.id, &record)? {
+                self.ctx.locks.hold_written(&self.owner, record.tree, &record.key);
             }
+            let step = self.ctx.revert_own(open.id, lsn, record)?;
+            freed.extend(step.reverted);
             lsn = step.previous;
             // The next record chains to what is left, also if a later step fails.
             open.begin_record(self.ctx.wal.end());
             open.end_record(lsn);
         }
         assert!(lsn <= target, "record chains lead backwards");
+        for (tree, key) in &freed {
+            self.ctx.locks.wake_keys(&self.owner, *tree, [&key[..]]);
+        }
         Ok(())
+    }
+
+    /// Was a row there before, not of this transaction? When its entry is back, its other parts
+    /// may still be as this transaction made them: nobody gets it before all is undone, although
+    /// the lock that was taken to write it may be gone.
+    fn replaced_row(&self, own: TxnId, record: &VersionRecord) -> Result<bool> {
+        let Some(replaced) = &record.replaced else { return Ok(false) };
+        let (older, _) = EntryHeader::split(replaced)?;
+        Ok(older.txn != own && !older.is_deleted())
     }
 }
 
