@@ -12,6 +12,7 @@
 //! 4. Host callbacks stay valid until the process ends: the plugin is not unloaded while used.
 //! 5. No panic crosses: every function runs inside [`guard`].
 
+use crate::autoinc::Wanted;
 use crate::describe;
 use crate::engine::{self, HOST};
 use crate::errors::{self, *};
@@ -134,6 +135,21 @@ pub struct AbiInfo {
     pub index_bytes: u64,
     pub next_autoinc: u64,
 }
+
+#[repr(C)]
+pub struct AbiAutoinc {
+    pub offset: u64,
+    pub increment: u64,
+    pub rows: u64,
+    pub max: u64,
+    pub is_alter: u64,
+}
+
+/// How a row with an AUTO_INCREMENT value ended, for `sluice_autoinc_wrote`.
+const AUTOINC_GIVEN: u32 = 0;
+const AUTOINC_REPLACES: u32 = 1;
+const AUTOINC_UPDATED: u32 = 3;
+const AUTOINC_STORED: u32 = 4;
 
 #[repr(C)]
 pub struct AbiBound {

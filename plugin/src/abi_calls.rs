@@ -605,27 +605,72 @@ fn sluice_rows_in_range(
     })
 }
 
-fn sluice_autoinc_reserve(
-    handler: *const Handler, offset: u64, increment: u64, count: u64, max: u64, first: *mut u64,
+fn sluice_autoinc_get(
+    handler: *mut Handler, session: *mut Session, wanted: *const AbiAutoinc, first: *mut u64,
+    count: *mut u64,
 ) -> i32 {
     guard(|| {
-        // SAFETY: argument 1.
-        let table = &unsafe { view(handler)? }.table;
-        match table.autoinc_reserve(offset, increment, count, max) {
-            Some(value) => {
-                // SAFETY: `first` is a place for it.
-                unsafe { first.write(value) };
-                Ok(0)
-            }
-            None => Ok(HA_ERR_AUTOINC_ERANGE),
+        // SAFETY: arguments 1 and 3.
+        let (handler, session, wanted) = unsafe {
+            (borrow(handler)?, borrow(session)?, view(wanted)?)
+        };
+        // SAFETY: `first` is a place for it, and has a value.
+        let from = unsafe { *first };
+        let wanted = Wanted {
+            offset: wanted.offset,
+            increment: wanted.increment,
+            rows: wanted.rows,
+            max: wanted.max,
+            is_alter: wanted.is_alter != 0,
+            first: from,
+        };
+        let values = handler.autoinc.get(&handler.table, &mut session.autoinc_rows, wanted);
+        // SAFETY: places for them.
+        unsafe {
+            first.write(values.first);
+            count.write(values.count);
         }
+        Ok(0)
     })
 }
 
-fn sluice_autoinc_raise(handler: *const Handler, next: u64) -> i32 {
+fn sluice_autoinc_wrote(
+    handler: *mut Handler, session: *mut Session, value: u64, max: u64, how: u32,
+) -> i32 {
     guard(|| {
         // SAFETY: argument 1.
-        unsafe { view(handler)? }.table.autoinc_raise(next);
+        let (handler, session) = unsafe { (borrow(handler)?, borrow(session)?) };
+        let Handler { autoinc, table, .. } = handler;
+        match how {
+            AUTOINC_UPDATED => autoinc.updated(table, value, max),
+            AUTOINC_STORED => autoinc.keep(table, value, max),
+            _ => session.autoinc_rows = session.autoinc_rows.saturating_sub(1),
+        }
+        if matches!(how, AUTOINC_GIVEN | AUTOINC_REPLACES) {
+            autoinc.wrote(table, value, max, how == AUTOINC_REPLACES);
+        }
+        Ok(0)
+    })
+}
+
+fn sluice_autoinc_statement(session: *mut Session) -> i32 {
+    guard(|| {
+        // SAFETY: argument 1.
+        unsafe { borrow(session)? }.autoinc_rows = 0;
+        Ok(0)
+    })
+}
+
+fn sluice_autoinc_bulk(
+    handler: *mut Handler, on: u32, offset: u64, increment: u64,
+) -> i32 {
+    guard(|| {
+        // SAFETY: argument 1.
+        let handler = unsafe { borrow(handler)? };
+        handler.autoinc.set_bulk(&handler.table, on != 0);
+        if increment != 0 {
+            handler.autoinc.set_series(offset, increment);
+        }
         Ok(0)
     })
 }

@@ -14,7 +14,6 @@ pub const HA_ERR_LOCK_DEADLOCK: i32 = 149;
 pub const HA_ERR_NO_SUCH_TABLE: i32 = 155;
 pub const HA_ERR_TABLE_EXIST: i32 = 156;
 pub const HA_ERR_TABLE_DEF_CHANGED: i32 = 159;
-pub const HA_ERR_AUTOINC_ERANGE: i32 = 167;
 pub const HA_ERR_RECORD_IS_THE_SAME: i32 = 169;
 pub const HA_ERR_ABORTED_BY_USER: i32 = 188;
 pub const HA_ERR_DISK_FULL: i32 = 189;

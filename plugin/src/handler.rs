@@ -4,6 +4,7 @@
 //! is good for one direction and up to the end it was opened with; a step that needs another
 //! one opens it again from the last entry.
 
+use crate::autoinc::Autoinc;
 use crate::errors::HA_ERR_RECORD_IS_THE_SAME;
 use crate::key::{self, KeyMaker};
 use crate::order::successor;
@@ -126,6 +127,7 @@ pub struct Handler {
     wants_row: bool,
     pub replace: bool,
     pub duplicate_key: usize,
+    pub autoinc: Autoinc,
     range_end: Option<Bound<Vec<u8>>>,
     cursor: Cursor,
     scan: Scan,
@@ -167,6 +169,7 @@ impl Handler {
             wants_row: false,
             replace: false,
             duplicate_key: 0,
+            autoinc: Autoinc::default(),
             range_end: None,
             cursor: Cursor::default(),
             scan: Scan::default(),
@@ -200,6 +203,7 @@ impl Handler {
         self.replace = false;
         self.want_all();
         self.scan_end();
+        self.autoinc.statement_end(&self.table);
         // One long value must not hold its memory as long as the table is open.
         let entries = self.entries.iter_mut().flatten().map(|entry| &mut entry.payload);
         for buffer in entries.chain([&mut self.payload]) {

@@ -9,6 +9,7 @@
 //!   `binlog` what the hook in the binary log calls.
 
 pub mod abi;
+mod autoinc;
 mod binlog;
 mod binlog_index;
 #[cfg(test)]

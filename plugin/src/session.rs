@@ -15,6 +15,8 @@ pub struct Session {
     covered: bool,
     prepared: bool,
     in_statement: bool,
+    /// Rows with AUTO_INCREMENT that the statement is still thought to insert.
+    pub autoinc_rows: u64,
 }
 
 impl Session {
@@ -28,6 +30,7 @@ impl Session {
             covered: false,
             prepared: false,
             in_statement: false,
+            autoinc_rows: 0,
         }
     }
 
@@ -44,10 +47,12 @@ impl Session {
     }
 
     pub fn statement_end(&mut self) {
+        self.autoinc_rows = 0;
         self.in_statement = false;
     }
 
     pub fn statement_rollback(&mut self) -> Result<()> {
+        self.autoinc_rows = 0;
         let done = if self.in_statement { self.trx.statement_rollback() } else { Ok(()) };
         self.in_statement = false;
         done
@@ -103,6 +108,7 @@ impl Session {
     }
 
     fn forget(&mut self) {
+        self.autoinc_rows = 0;
         self.ordered = false;
         self.covered = false;
         self.prepared = false;

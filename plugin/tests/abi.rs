@@ -97,5 +97,7 @@ fn structures_have_the_same_fields_at_the_same_places() {
     same!("sluice_status_value", AbiStatusValue, 72, name @ 0, value @ 64);
     same!("sluice_info", AbiInfo, 32, rows @ 0, data_bytes @ 8, index_bytes @ 16,
         next_autoinc @ 24);
+    same!("sluice_autoinc", AbiAutoinc, 40, offset @ 0, increment @ 8, rows @ 16, max @ 24,
+        is_alter @ 32);
     same!("sluice_bound", AbiBound, 24, image @ 0, image_bytes @ 8, parts @ 16, inclusive @ 20);
 }

@@ -114,7 +114,7 @@ impl Engine {
         // moved is in the log, which is flushed below.
         note.moved_to = self.ctx.old.moved_to();
         for table in self.tables.read().values() {
-            note.counters.push((table.id(), table.autoinc_peek()));
+            note.counters.push((table.id(), table.autoinc_kept()));
         }
         note.bad_pages = self.pool.given_up();
         note.counters.sort_unstable();

@@ -66,7 +66,7 @@ fn fill_log(engine: &Engine, left: u64) {
     let mut next = table.autoinc_peek();
     while engine.wal.room_bytes() > left {
         next += 1;
-        table.autoinc_raise(next);
+        table.autoinc_keep(next);
     }
 }
 

@@ -36,10 +36,15 @@ pub struct IndexSpec {
     pub unique: bool,
 }
 
+/// AUTO_INCREMENT values: the next one, and the next one if the server restarted now.
+struct Autoinc {
+    next: u64,
+    kept: u64,
+}
+
 /// Counters of a table; a renamed table keeps them.
 pub(crate) struct Counters {
-    /// The next AUTO_INCREMENT value.
-    autoinc: Mutex<u64>,
+    autoinc: Mutex<Autoinc>,
     hidden_key: HiddenKey,
     /// Truncated or dropped: the name means another table now, or none.
     retired: AtomicBool,
@@ -65,7 +70,10 @@ pub struct Table {
 impl Counters {
     pub(crate) fn new(autoinc: u64, hidden_key: HiddenKey) -> Self {
         Counters {
-            autoinc: Mutex::ranked(Rank::Autoinc, autoinc.max(1)),
+            autoinc: Mutex::ranked(
+                Rank::Autoinc,
+                Autoinc { next: autoinc.max(1), kept: autoinc.max(1) },
+            ),
             hidden_key,
             retired: AtomicBool::new(false),
             is_temporary: false,
@@ -113,52 +121,30 @@ impl Table {
 
     /// The next AUTO_INCREMENT value.
     pub fn autoinc_peek(&self) -> u64 {
-        *self.counters.autoinc.lock()
+        self.counters.autoinc.lock().next
     }
 
-    /// Reserves `count` values of the series `offset + n * increment`, none over `max`. Answers
-    /// the first of them; `None` when the series is exhausted.
-    pub fn autoinc_reserve(
-        &self,
-        offset: u64,
-        increment: u64,
-        count: u64,
-        max: u64,
-    ) -> Option<u64> {
-        let increment = increment.max(1);
-        // As the server does it: an offset over the increment is ignored.
-        let offset = if offset > increment || offset == 0 { 1 } else { offset };
-        let mut next = self.counters.autoinc.lock();
-        let steps = (*next).saturating_sub(offset).div_ceil(increment);
-        let first = steps.checked_mul(increment).and_then(|n| n.checked_add(offset))?;
-        if first > max {
-            return None;
+    /// The next value after a restart: behind all that rows were given, not behind values that
+    /// were reserved and not used.
+    pub(crate) fn autoinc_kept(&self) -> u64 {
+        self.counters.autoinc.lock().kept
+    }
+
+    /// Raises the next value to the answer of `next`, which is given the present one. Nobody else
+    /// reserves meanwhile.
+    pub fn autoinc_update(&self, next: impl FnOnce(u64) -> u64) {
+        let mut counter = self.counters.autoinc.lock();
+        counter.next = next(counter.next).max(counter.next);
+    }
+
+    /// The value after a restart is at least `next`. The record rides in front of the commit of
+    /// the row that has the value below it.
+    pub fn autoinc_keep(&self, next: u64) {
+        let mut counter = self.counters.autoinc.lock();
+        if next <= counter.kept {
+            return;
         }
-        let span = count.max(1).saturating_mul(increment);
-        let after = first.saturating_add(span).min(max.saturating_add(1)).max(first);
-        *next = after;
-        self.log_counter(after);
-        Some(first)
-    }
-
-    /// Makes the next value at least `next`.
-    pub fn autoinc_raise(&self, next: u64) {
-        let mut current = self.counters.autoinc.lock();
-        if next > *current {
-            *current = next;
-            self.log_counter(next);
-        }
-    }
-
-    /// Sets the next value, also downwards (ALTER TABLE ... AUTO_INCREMENT).
-    pub fn autoinc_set(&self, next: u64) {
-        let mut current = self.counters.autoinc.lock();
-        *current = next.max(1);
-        self.log_counter(*current);
-    }
-
-    /// The record rides in front of the commit of the row that uses the value.
-    fn log_counter(&self, next: u64) {
+        counter.kept = next;
         let mut payload = Vec::with_capacity(20);
         put_varint(&mut payload, self.def.id);
         put_varint(&mut payload, next);

@@ -142,6 +142,8 @@ public:
   int write_row(const uchar *record) override;
   int update_row(const uchar *before, const uchar *after) override;
   int delete_row(const uchar *record) override;
+  void start_bulk_insert(ha_rows rows, uint flags) override;
+  int end_bulk_insert() override;
   void get_auto_increment(ulonglong offset, ulonglong increment, ulonglong wanted,
                           ulonglong *first, ulonglong *reserved) override;
 
@@ -175,7 +177,7 @@ private:
   int failed(int error);
   bool refuse_galera(THD *thd) const;
   sluice_bound bound_of(uint key, const uchar *image, key_part_map parts, bool inclusive) const;
-  void note_autoinc(const uchar *record);
+  void note_autoinc(uint32_t how);
   void describe_selectivity();
   void choose_columns();
 

@@ -67,6 +67,8 @@ int ha_sluice::start_stmt(THD *thd, thr_lock_type type)
     m_lock= SLUICE_LOCK_NONE;
   else
     m_lock= m_stored_lock;
+  if (sluice_session *session= sluice_session_of(thd))
+    sluice_autoinc_statement(session);
   return begin(thd);
 }
 
@@ -148,20 +150,35 @@ int ha_sluice::reset()
   return sluice_reset(m_handler);
 }
 
-/* The counter follows values that were given by hand. */
-void ha_sluice::note_autoinc(const uchar *record)
+/* Does a duplicate move the counter? Where the statement goes on behind it, as in InnoDB. */
+static uint32_t autoinc_outcome(THD *thd, int error, bool replaces)
+{
+  if (!error)
+    return SLUICE_AUTOINC_GIVEN;
+  if (error != HA_ERR_FOUND_DUPP_KEY)
+    return SLUICE_AUTOINC_FAILED;
+  switch (thd_sql_command(thd))
+  {
+  case SQLCOM_LOAD:
+    return replaces ? SLUICE_AUTOINC_REPLACES : SLUICE_AUTOINC_FAILED;
+  case SQLCOM_REPLACE:
+  case SQLCOM_INSERT_SELECT:
+  case SQLCOM_REPLACE_SELECT:
+    return SLUICE_AUTOINC_REPLACES;
+  default:
+    return SLUICE_AUTOINC_FAILED;
+  }
+}
+
+void ha_sluice::note_autoinc(uint32_t how)
 {
   Field *field= table->found_next_number_field;
-  if (!field || record != table->record[0] || field->is_null())
-    return;
-  const longlong value= field->val_int();
-  const bool is_unsigned= field->flags & UNSIGNED_FLAG;
-  if (value == 0 || (value < 0 && !is_unsigned))
-    return;
-  const ulonglong top= field->get_max_int_value();
-  if (ulonglong(value) <= top)
-    sluice_autoinc_raise(m_handler, ulonglong(value) == ULONGLONG_MAX ? ulonglong(value)
-                                                                     : ulonglong(value) + 1);
+  const ulonglong value= field->val_uint();
+  /* Negative values are large ones here, and over the largest of the column. */
+  const longlong as_signed= field->val_int();
+  const bool is_negative= !(field->flags & UNSIGNED_FLAG) && as_signed < 0;
+  sluice_autoinc_wrote(m_handler, m_session, is_negative ? ULONGLONG_MAX : value,
+                       field->get_max_int_value(), how);
 }
 
 int ha_sluice::write_row(const uchar *record)
@@ -171,24 +188,40 @@ int ha_sluice::write_row(const uchar *record)
     if (int error= update_auto_increment())
       return error;
   int error= sluice_insert(m_handler, m_session, record);
-  if (numbered && (!error || (m_replace && error == HA_ERR_FOUND_DUPP_KEY)))
+  Field *field= table->found_next_number_field;
+  if (field && record == table->record[0])
   {
     MY_BITMAP *saved= dbug_tmp_use_all_columns(table, &table->read_set);
-    note_autoinc(record);
+    if (numbered)
+      note_autoinc(autoinc_outcome(ha_thd(), error, m_replace));
+    if ((!error || error == HA_ERR_FOUND_DUPP_KEY) && !field->is_null())
+      note_autoinc(SLUICE_AUTOINC_STORED);
     dbug_tmp_restore_column_map(&table->read_set, saved);
   }
   return done(error);
 }
+
+void ha_sluice::start_bulk_insert(ha_rows, uint)
+{
+  THD *thd= ha_thd();
+  /* ALTER TABLE ... AUTO_INCREMENT=n below a row's value goes on in the session's series. */
+  const bool is_alter= thd_sql_command(thd) == SQLCOM_ALTER_TABLE;
+  sluice_autoinc_bulk(m_handler, 1, is_alter ? thd->variables.auto_increment_offset : 0,
+                      is_alter ? thd->variables.auto_increment_increment : 0);
+}
+
+int ha_sluice::end_bulk_insert() { return sluice_autoinc_bulk(m_handler, 0, 0, 0); }
 
 int ha_sluice::update_row(const uchar *before, const uchar *after)
 {
   int error= sluice_update(m_handler, m_session, before, after);
   if (error == HA_ERR_RECORD_IS_THE_SAME)
     return error;
-  /* InnoDB follows a changed value, too. */
-  if (!error && table->found_next_number_field && after == table->record[0] &&
-      bitmap_is_set(table->write_set, table->found_next_number_field->field_index))
-    note_autoinc(after);
+  Field *field= table->found_next_number_field;
+  if (!error && field && after == table->record[0] && !field->is_null() &&
+      bitmap_is_set(table->write_set, field->field_index) &&
+      field->cmp_binary_offset(uint(before - after)))
+    note_autoinc(SLUICE_AUTOINC_UPDATED);
   return done(error);
 }
 
@@ -200,19 +233,12 @@ int ha_sluice::delete_row(const uchar *record)
 void ha_sluice::get_auto_increment(ulonglong offset, ulonglong increment, ulonglong wanted,
                                    ulonglong *first, ulonglong *reserved)
 {
-  const ulonglong top= table->found_next_number_field->get_max_int_value();
-  uint64_t value= 0;
-  *reserved= MY_MAX(wanted, 1);
-  int error= sluice_autoinc_reserve(m_handler, offset, increment, *reserved, top, &value);
-  if (error && *reserved > 1)
-  {
-    *reserved= 1;
-    error= sluice_autoinc_reserve(m_handler, offset, increment, 1, top, &value);
-  }
-  if (!error)
-    *first= value;
-  else if (top < ULONGLONG_MAX && table->found_next_number_field->result_type() == INT_RESULT)
-    *first= top + 1; // the server finds it out of range, and says so
-  else
-    *first= ULONGLONG_MAX;
+  const ulonglong max= table->next_number_field->get_max_int_value();
+  const bool is_alter= thd_sql_command(ha_thd()) == SQLCOM_ALTER_TABLE;
+  const sluice_autoinc question= {offset, increment, wanted, max, is_alter};
+  uint64_t from= *first, count= 0;
+  if (sluice_autoinc_get(m_handler, m_session, &question, &from, &count))
+    from= ULONGLONG_MAX;
+  *first= from;
+  *reserved= count;
 }

@@ -204,6 +204,28 @@ typedef struct sluice_info
 } sluice_info;
 
 /* One end of a range, as the server gives it. */
+/* A question for AUTO_INCREMENT values: how many rows are expected, the column's largest value. */
+typedef struct sluice_autoinc
+{
+  uint64_t offset;
+  uint64_t increment;
+  uint64_t rows;
+  uint64_t max;
+  uint64_t is_alter;
+} sluice_autoinc;
+
+/* How a row with an AUTO_INCREMENT value ended: the statement's column was filled and the row is
+   written (GIVEN), met a duplicate in a statement that goes on behind it (REPLACES), or failed; an
+   UPDATE changed the value; a row with it went to the table, from wherever (STORED). */
+enum
+{
+  SLUICE_AUTOINC_GIVEN= 0,
+  SLUICE_AUTOINC_REPLACES= 1,
+  SLUICE_AUTOINC_FAILED= 2,
+  SLUICE_AUTOINC_UPDATED= 3,
+  SLUICE_AUTOINC_STORED= 4
+};
+
 typedef struct sluice_bound
 {
   const uint8_t *image; /* null: no bound */
@@ -329,10 +351,16 @@ int32_t sluice_is_stale(const sluice_handler *handler);
 int32_t sluice_info_of(const sluice_handler *handler, sluice_info *to);
 uint64_t sluice_rows_in_range(sluice_handler *handler, uint32_t key, const sluice_bound *low,
                               const sluice_bound *high);
-int32_t sluice_autoinc_reserve(const sluice_handler *handler, uint64_t offset,
-                               uint64_t increment, uint64_t count, uint64_t max,
-                               uint64_t *first);
-int32_t sluice_autoinc_raise(const sluice_handler *handler, uint64_t next);
+/* first: where the server stands, then the first value. */
+int32_t sluice_autoinc_get(sluice_handler *handler, sluice_session *session,
+                           const sluice_autoinc *wanted, uint64_t *first, uint64_t *count);
+int32_t sluice_autoinc_wrote(sluice_handler *handler, sluice_session *session, uint64_t value,
+                             uint64_t max, uint32_t how);
+/* A statement inside another one begins. */
+int32_t sluice_autoinc_statement(sluice_session *session);
+/* A bulk insert begins or ends; increment 0: the series stays. */
+int32_t sluice_autoinc_bulk(sluice_handler *handler, uint32_t on, uint64_t offset,
+                            uint64_t increment);
 
 #ifdef __cplusplus
 }
