@@ -10,7 +10,7 @@ use crate::binlog::{BinlogRecovery, RECORD_BINLOG, RECORD_BINLOG_STATE};
 use crate::btree::{change_creates_page, decode_record, RECORD_TREE};
 use crate::txn::{Note, RECORD_ABORT, RECORD_COMMIT, RECORD_PREPARE, RECORD_REVERTED};
 use crate::wal::{RecordRef, RECORD_KINDS};
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Log record: varint count, then varint tree ids, of trees that a committed DDL dropped.
 pub(crate) const RECORD_DROP_TREES: u8 = 7;
@@ -67,7 +67,10 @@ pub(crate) struct Trace {
 /// What the tail says, on top of the checkpoint's note.
 #[derive(Default)]
 pub(crate) struct Analysis {
+    /// Of transactions that are not committed, or have deletes to purge.
     pub traces: HashMap<TxnId, Trace>,
+    /// The others, which leave nothing to do.
+    done: IdRanges,
     pub freed_pages: HashSet<PageId>,
     pub dropped_trees: HashSet<TreeId>,
     pub bad_pages: HashMap<PageId, TreeId>,
@@ -124,8 +127,9 @@ impl Analysis {
             RECORD_REVERTED => self.outcome(lsn, TxnId(r.varint()?), Outcome::Reverted),
             RECORD_PREPARE => {
                 let id = TxnId(r.varint()?);
+                self.outcome(lsn, id, Outcome::Prepared)?;
                 self.trace(lsn, id).xid = Some(r.rest().to_vec());
-                self.outcome(lsn, id, Outcome::Prepared)
+                Ok(())
             }
             RECORD_COUNTER => {
                 let (table, next) = (r.varint()?, r.varint()?);
@@ -167,10 +171,15 @@ impl Analysis {
     }
 
     fn outcome(&mut self, lsn: Lsn, id: TxnId, outcome: Outcome) -> Result<()> {
+        let is_done = self.done.contains(id.0);
+        if is_done && outcome == Outcome::Committed {
+            return Ok(());
+        }
         let trace = self.trace(lsn, id);
         // A commit is final; an abort is only followed by its revert. The note may be ahead of the
         // tail's first records: it was written after them.
         let legal = match trace.outcome {
+            _ if is_done => false,
             _ if !trace.in_tail => true,
             Outcome::Committed | Outcome::Reverted => outcome == trace.outcome,
             Outcome::Aborted => matches!(outcome, Outcome::Aborted | Outcome::Reverted),
@@ -182,13 +191,21 @@ impl Analysis {
         }
         trace.outcome = outcome;
         trace.in_tail = true;
+        if outcome == Outcome::Committed {
+            trace.xid = None;
+            if !trace.deletes {
+                self.traces.remove(&id);
+                self.done.insert(id.0);
+            }
+        }
         Ok(())
     }
 
     fn visit_tree(&mut self, lsn: Lsn, payload: &[u8]) -> Result<()> {
         let record = decode_record(payload)?;
         self.next_tree = self.next_tree.max(u64::from(record.tree.0) + 1);
-        if let Some(note) = Note::decode(record.note)? {
+        let note = Note::decode(record.note)?;
+        if let Some(note) = note.filter(|note| !self.done.contains(note.txn.0)) {
             let trace = self.trace(lsn, note.txn);
             trace.last_lsn = trace.last_lsn.max(lsn);
             trace.deletes |= note.deletes;
@@ -200,5 +217,86 @@ impl Analysis {
             }
         }
         Ok(())
+    }
+}
+
+/// Ids in ranges that do not touch: ids are given one after the other, so these are few.
+#[derive(Default)]
+struct IdRanges {
+    /// First id, and behind the last.
+    ranges: BTreeMap<u64, u64>,
+}
+
+impl IdRanges {
+    fn contains(&self, id: u64) -> bool {
+        self.ranges.range(..=id).next_back().is_some_and(|(_, &end)| id < end)
+    }
+
+    fn insert(&mut self, id: u64) {
+        if self.contains(id) {
+            return;
+        }
+        let next = self.ranges.remove(&(id + 1));
+        let end = next.unwrap_or(id + 1);
+        match self.ranges.range_mut(..id).next_back() {
+            Some((_, last)) if *last == id => *last = end,
+            _ => {
+                self.ranges.insert(id, end);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn varints(values: &[u64]) -> Vec<u8> {
+        let mut out = Vec::new();
+        values.iter().for_each(|&v| crate::base::codec::put_varint(&mut out, v));
+        out
+    }
+
+    fn visit(analysis: &mut Analysis, lsn: u64, kind: u8, payload: &[u8]) -> Result<()> {
+        analysis.visit(Lsn(lsn), RecordRef { kind, payload })
+    }
+
+    /// A tail of many transactions leaves of the committed ones no trace and no XID.
+    #[test]
+    fn committed_transactions_take_no_memory() {
+        let mut analysis = Analysis::default();
+        let mut payload = varints(&[0]);
+        for id in 1..=50_000 {
+            // Every tenth stays prepared; commits come in another order.
+            payload.clear();
+            payload.extend(varints(&[id]));
+            payload.extend_from_slice(&[7; 100]);
+            visit(&mut analysis, 3 * id, RECORD_PREPARE, &payload).unwrap();
+            let other = id ^ 1;
+            if id > 2 && id % 10 != 0 && other % 10 != 0 && other < id {
+                for id in [id, other] {
+                    visit(&mut analysis, 3 * id, RECORD_COMMIT, &varints(&[id])).unwrap();
+                }
+            }
+        }
+        let open = analysis.traces.values().filter(|t| t.outcome == Outcome::Prepared).count();
+        assert_eq!(open, analysis.traces.len(), "traces of committed transactions");
+        assert!(open < 25_000 && analysis.done.ranges.len() <= open + 1, "{open}");
+        assert_eq!(analysis.next_txn, 50_001);
+        // A committed one stays committed, and cannot end otherwise.
+        assert!(analysis.done.contains(5) && !analysis.done.contains(10));
+        visit(&mut analysis, 1 << 20, RECORD_COMMIT, &varints(&[5])).unwrap();
+        assert!(visit(&mut analysis, 1 << 20, RECORD_ABORT, &varints(&[5])).is_err());
+    }
+
+    #[test]
+    fn ranges_grow_together() {
+        let mut ranges = IdRanges::default();
+        for id in [4, 2, 9, 3, 3, 8, 1] {
+            ranges.insert(id);
+        }
+        assert_eq!(ranges.ranges, BTreeMap::from([(1, 5), (8, 10)]));
+        let found: Vec<u64> = (0..12).filter(|&id| ranges.contains(id)).collect();
+        assert_eq!(found, [1, 2, 3, 4, 8, 9]);
     }
 }
