@@ -166,7 +166,14 @@ fn w10(facts: &Facts) -> Option<Advice> {
     }
     let change: Vec<String> =
         losses.iter().map(|(name, _)| format!("SET GLOBAL {name} = 1;")).collect();
-    let lost: Vec<&str> = losses.iter().map(|(_, text)| text.as_str()).collect();
+    let mut lost: Vec<&str> = losses.iter().map(|(_, text)| text.as_str()).collect();
+    let innodb = ENGINES[0].variable;
+    if facts.binlog() && binlog_is_durable(facts) && losses.iter().any(|(name, _)| *name == innodb)
+    {
+        lost.push(
+            "the binlog and the replicas keep what InnoDB then lacks: compare the tables after a crash",
+        );
+    }
     let advice = Advice::new("W10", Warning, 0.1, "Commits are not durable")
         .because(settings(facts))
         .expect("no speed: this is what the present speed costs")

@@ -102,6 +102,10 @@ fn durability_is_judged_by_who_flushes_the_binlog() {
     );
     facts.variables.set("sync_binlog", 100);
     assert!(!fired(&facts).contains(&"W10"), "each group flushes the log");
+    // The binlog is durable, InnoDB is not: they differ after a crash.
+    facts.variables.set("innodb_flush_log_at_trx_commit", 2);
+    let found = advice(&facts).into_iter().find(|a| a.rule == "W10").unwrap();
+    assert!(found.to_json().to_string().contains("what InnoDB then lacks"));
 }
 
 #[test]
