@@ -6,16 +6,23 @@ use crate::binlog;
 use std::path::Path;
 
 exports! {
-fn sluice_binlog_start(index: *const c_char, mark: *const c_char, on: u32) -> i32 {
+fn sluice_binlog_start(index: *const c_char, base: *const c_char, flags: u32) -> i32 {
     guard(|| {
-        // SAFETY: argument 3.
-        let (index, mark) = unsafe { (text(index)?, text(mark)?) };
-        binlog::start(Path::new(index), Path::new(mark), on != 0).map(|()| 0)
+        let files = match index.is_null() || base.is_null() {
+            true => None,
+            // SAFETY: argument 3.
+            false => Some(unsafe { (Path::new(text(index)?), Path::new(text(base)?)) }),
+        };
+        binlog::start(files, flags).map(|()| 0)
     })
 }
 
 fn sluice_binlog_stop() -> i32 {
     guard(|| binlog::stop().map(|()| 0))
+}
+
+fn sluice_binlog_prepare_switch() -> i32 {
+    guard(|| binlog::prepare_switch().map(|()| 0))
 }
 
 fn sluice_binlog_set_on(on: u32) -> i32 {
@@ -63,15 +70,14 @@ fn sluice_binlog_step(is_due: u32) -> i32 {
 
 fn sluice_binlog_scan_known(ddl_log: *const c_char) -> i32 {
     // SAFETY: argument 3.
-    guard_or(-1, || binlog::scan_known(Path::new(unsafe { text(ddl_log)? })).map(i32::from))
+    guard_or(-1, || binlog::scan_known(Path::new(unsafe { text(ddl_log)? })))
 }
 
 fn sluice_binlog_decide(xid: u64, is_ours: i32) -> i32 {
     guard_or(-1, || binlog::decide(xid, is_ours != 0))
 }
 
-fn sluice_binlog_close_completed(state: *const c_char) -> i32 {
-    // SAFETY: argument 3.
-    guard(|| binlog::close_completed(Path::new(unsafe { text(state)? })).map(|()| 0))
+fn sluice_binlog_close_completed() -> i32 {
+    guard(|| binlog::close_completed().map(|()| 0))
 }
 }

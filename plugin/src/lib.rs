@@ -11,7 +11,6 @@
 pub mod abi;
 mod autoinc;
 mod binlog;
-mod binlog_index;
 #[cfg(test)]
 mod codec_tests;
 #[cfg(not(test))]

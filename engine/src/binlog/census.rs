@@ -43,6 +43,32 @@ pub struct Census {
     newer: Half,
 }
 
+/// What is known of the transactions that a crash left in doubt.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Decisions {
+    /// The binlog has these.
+    pub xids: HashSet<u64>,
+    /// XIDs in bytes that were logged from here on are all in `xids`. `None`: nothing is known of
+    /// others.
+    pub all_from: Option<Lsn>,
+}
+
+impl Decisions {
+    /// Has the binlog the XID `xid`? All prepare records of transactions with it lie at or behind
+    /// `prepared_from`; zero if nothing is known of that.
+    pub fn decide(&self, xid: u64, prepared_from: Lsn) -> Decision {
+        match self.xids.contains(&xid) {
+            true => Decision::Commit,
+            false if self.all_from.is_some_and(|from| prepared_from >= from) => Decision::Rollback,
+            false => Decision::Unknown,
+        }
+    }
+
+    pub fn commit(&mut self, xids: Vec<u64>) {
+        self.xids.extend(xids);
+    }
+}
+
 /// What is known of an XID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {

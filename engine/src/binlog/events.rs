@@ -12,7 +12,7 @@ use crate::os::File;
 pub const MAGIC_BYTES: u64 = 4;
 /// Of an event's header: timestamp, type, server id, length.
 const HEAD_BYTES: usize = 13;
-const EVENT_BYTES_MIN: u32 = 19;
+pub const EVENT_BYTES_MIN: u32 = 19;
 /// Where the flags of the first event stand in the file. The server clears the first of them when
 /// it closes the file.
 const FLAGS_AT: usize = 4 + 17;
@@ -28,13 +28,13 @@ const XID_BYTES: usize = HEADER_BYTES + 8;
 /// A longer list of GTIDs is not read.
 const GTID_LIST_BYTES_MAX: u32 = 16 << 20;
 
-const STOP: u8 = 3;
-const ROTATE: u8 = 4;
+pub const STOP: u8 = 3;
+pub const ROTATE: u8 = 4;
 const FORMAT_DESCRIPTION: u8 = 15;
-const XID: u8 = 16;
+pub const XID: u8 = 16;
 const XA_PREPARE: u8 = 38;
 const BINLOG_CHECKPOINT: u8 = 161;
-const GTID: u8 = 162;
+pub const GTID: u8 = 162;
 const GTID_LIST: u8 = 163;
 const START_ENCRYPTION: u8 = 164;
 /// Events that something else must follow in their group: variables, parts of loaded files, table
@@ -65,11 +65,11 @@ pub struct Walker {
     pub is_encrypted: bool,
 }
 
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
+pub fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
-fn u64_at(bytes: &[u8], at: usize) -> u64 {
+pub fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from(u32_at(bytes, at)) | u64::from(u32_at(bytes, at + 4)) << 32
 }
 
@@ -279,10 +279,11 @@ pub fn is_in_use(file: &dyn File) -> Result<bool> {
     Ok(flags[0] & IN_USE != 0)
 }
 
-/// Says that the file was closed, as the server does. The caller has made it true.
-pub fn clear_in_use(file: &dyn File) -> Result<()> {
+/// Says durably whether the file was closed, as the server does. The caller has made it true.
+pub fn set_in_use(file: &dyn File, is_in_use: bool) -> Result<()> {
     let mut flags = [0];
     file.read_at(&mut flags, FLAGS_AT as u64)?;
-    file.write_at(&[flags[0] & !IN_USE], FLAGS_AT as u64)?;
+    let flag = if is_in_use { IN_USE } else { 0 };
+    file.write_at(&[flags[0] & !IN_USE | flag], FLAGS_AT as u64)?;
     file.sync()
 }

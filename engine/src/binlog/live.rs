@@ -1,26 +1,27 @@
 //! The binlog while the server runs: what the hook calls, the background sync, the note.
 
-use super::census::{Census, Decision};
-use super::events::{clear_in_use, generation, header_gtids, Seen, Walker, MAGIC_BYTES};
+use super::census::{Census, Decisions};
+use super::complete::Known;
+use super::events::{generation, header_gtids, Seen, Walker, MAGIC_BYTES};
 use super::record::{
     bytes_head, encode_change, Authority, Change, FileInfo, GroupEnd, State, RECORD_BINLOG,
     RECORD_BINLOG_STATE,
 };
-use super::recover::{BinlogRecovery, Completion, Known};
+use super::recover::BinlogRecovery;
 use super::stats::{add, value, Counters, Fallback};
 use crate::base::{Lsn, Result};
 use crate::os::sync::Mutex;
 use crate::os::{File, OpenMode, Os};
 use crate::wal::Wal;
 use std::collections::VecDeque;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
 
 /// A group of more bytes is not copied: the file is synced instead.
 pub(super) const GROUP_COPY_BYTES_MAX: u64 = if cfg!(test) { 32 << 10 } else { 4 << 20 };
 /// More bytes that no sync has covered are not left to the next interval: a restart reads them.
-const UNSYNCED_BYTES_MAX: u64 = 32 << 20;
+const UNSYNCED_BYTES_MAX: u64 = if cfg!(test) { 64 << 10 } else { 32 << 20 };
 /// Bytes of one log record.
 const PIECE_BYTES: usize = 256 << 10;
 /// Events that the record of a large group can carry.
@@ -62,6 +63,8 @@ struct Tail {
     /// First record with bytes that no sync covers, and the same for the sync under way.
     dirty_from: Option<Lsn>,
     syncing_from: Option<Lsn>,
+    /// Has unsynced bytes of a large group, which are not in the log.
+    is_filling: bool,
 }
 
 /// The group being written.
@@ -72,6 +75,9 @@ struct Group {
     /// Recovery must see its events from the first on.
     first_lsn: Option<Lsn>,
     is_large: bool,
+    /// The first behind whose end the log is not flushed any more: it is, once more, so that
+    /// recovery knows.
+    is_first_relaxed: bool,
     fault: Option<Fallback>,
 }
 
@@ -90,10 +96,10 @@ struct Current {
 }
 
 #[derive(Default)]
-struct Inner {
+pub(super) struct Inner {
     /// Its `files` are made from `tails` when it is encoded.
-    state: State,
-    wanted: bool,
+    pub(super) state: State,
+    pub(super) wanted: bool,
     current: Option<Current>,
     tails: Vec<Tail>,
     groups_at_idle_check: u64,
@@ -103,13 +109,16 @@ struct Inner {
 
 /// See the room's invariants.
 pub struct Binlog {
-    os: Arc<dyn Os>,
-    wal: Arc<Wal>,
-    inner: Mutex<Inner>,
-    /// What the last crash left to be completed.
-    recovered: Mutex<Option<BinlogRecovery>>,
+    pub(super) os: Arc<dyn Os>,
+    pub(super) wal: Arc<Wal>,
+    pub(super) inner: Mutex<Inner>,
+    /// What the last crash left to be completed; it stays until that is done.
+    pub(super) recovered: Mutex<Option<BinlogRecovery>>,
     /// What the log says of the file that the server would scan.
-    known: Mutex<Option<Known>>,
+    pub(super) known: Mutex<Option<Known>>,
+    pub(super) decisions: Mutex<Decisions>,
+    /// The name of the binlog's files without their number, from the start to the stop.
+    pub(super) base: Mutex<Option<PathBuf>>,
     syncing: Mutex<()>,
     /// Behind the last prepare record that nobody waited for.
     unflushed_prepare: AtomicU64,
@@ -118,7 +127,7 @@ pub struct Binlog {
     last_sync_ns: AtomicU64,
     /// Copied since the last sync.
     unsynced_bytes: AtomicU64,
-    counters: Counters,
+    pub(super) counters: Counters,
 }
 
 impl Binlog {
@@ -133,6 +142,8 @@ impl Binlog {
             inner: Mutex::new(inner),
             recovered: Mutex::new((!recovered.is_settled()).then_some(recovered)),
             known: Mutex::default(),
+            decisions: Mutex::default(),
+            base: Mutex::default(),
             syncing: Mutex::default(),
             unflushed_prepare: AtomicU64::new(0),
             covered: Mutex::default(),
@@ -141,55 +152,6 @@ impl Binlog {
             unsynced_bytes: AtomicU64::new(0),
             counters: Counters::default(),
         })
-    }
-
-    /// Completes what the last crash left; `index` are the names in the server's index. Called
-    /// before the server opens its binlog.
-    pub fn complete(&self, index: &[String]) -> Result<Completion> {
-        let recovered = self.recovered.lock().clone();
-        let Some(recovered) = recovered else { return Ok(Completion::default()) };
-        let done = recovered.complete(&*self.os, &self.wal, index)?;
-        add(&self.counters.completed_bytes, done.completed_bytes);
-        add(&self.counters.cut_bytes, done.cut_bytes);
-        self.change(&mut self.inner.lock(), Change::End { settled: true });
-        self.flush()?;
-        *self.recovered.lock() = None;
-        *self.known.lock() = done.known.clone().ok();
-        Ok(done)
-    }
-
-    /// Has the binlog that was completed the server's XID `xid`? All prepare records of
-    /// transactions with it lie at or behind `prepared_from`; zero if nothing is known of that.
-    pub fn decide(&self, xid: u64, prepared_from: Lsn) -> Decision {
-        self.known.lock().as_ref().map_or(Decision::Unknown, |k| k.decide(xid, prepared_from))
-    }
-
-    /// Does the file say that it was not closed? Then the server scans it.
-    pub fn is_in_use(&self, path: &str) -> Result<bool> {
-        super::events::is_in_use(&*self.os.open(Path::new(path), OpenMode::default())?)
-    }
-
-    /// The completed file becomes one that the server has closed: it will not be scanned. The
-    /// GTID state is durable where the server looks for it, and no transaction is in doubt.
-    pub fn close_completed(&self) -> Result<()> {
-        let Some(known) = self.known.lock().take() else { return Ok(()) };
-        clear_in_use(&*self.os.open(Path::new(&known.path), OpenMode::default())?)
-    }
-
-    /// The number that the file beside the binlog must hold; drawn and durable at the first call.
-    pub fn identity(&self) -> Result<u64> {
-        let mut inner = self.inner.lock();
-        if inner.state.identity == 0 {
-            let identity = self.os.entropy() | 1;
-            self.change(&mut inner, Change::Identity(identity));
-            self.flush()?;
-        }
-        Ok(inner.state.identity)
-    }
-
-    /// Was this engine made without ever having seen a binlog?
-    pub fn is_new(&self) -> bool {
-        self.inner.lock().state.identity == 0
     }
 
     /// The server writes to this file from `pos` on, an event boundary, and nothing of it is in
@@ -283,14 +245,21 @@ impl Binlog {
             true => Change::Begin(info.clone(), census),
             false => Change::File(info.clone(), census),
         };
-        let tail = Tail { info, handle, written: end, dirty_from: None, syncing_from: None };
+        let tail = Tail {
+            info,
+            handle,
+            written: end,
+            dirty_from: None,
+            syncing_from: None,
+            is_filling: false,
+        };
         inner.tails.retain(|t| t.dirty_from.is_some() || t.syncing_from.is_some());
         inner.tails.push(tail);
         self.change(inner, change);
     }
 
     /// Appends a state record. The note that is made next contains it.
-    fn change(&self, inner: &mut Inner, change: Change) {
+    pub(super) fn change(&self, inner: &mut Inner, change: Change) {
         inner.state.sequence += 1;
         let payload = encode_change(inner.state.sequence, &change);
         let lsn = self.wal.append(RECORD_BINLOG_STATE, &[&payload]).lsn;
@@ -312,7 +281,7 @@ impl Binlog {
         self.is_on.store(state.authority == Authority::On, Ordering::Release);
     }
 
-    fn flush(&self) -> Result<()> {
+    pub(super) fn flush(&self) -> Result<()> {
         self.wal.flush_to(self.wal.end())
     }
 
@@ -365,12 +334,25 @@ impl Binlog {
         if let Some(reason) = fault.or(stray.then_some(Fallback::Events)) {
             self.fault(inner, reason);
         }
+        let doubt = inner.current.as_ref().filter(|c| overflow && c.group.fault.is_some());
+        if let Some(handle) = doubt.map(|c| Arc::clone(&c.handle)) {
+            drop(guard);
+            return self.end_in_doubt(&*handle);
+        }
         if inner.state.authority == Authority::On {
             self.copy(inner, &write, end);
         }
         let Some(end) = end else { return Ok(Verdict::Inside) };
         drop(guard);
         self.end_group(write.durable, end)
+    }
+
+    /// Behind a fault nobody knows whether a full buffer is the end of a group: all is made durable,
+    /// and the group goes on.
+    fn end_in_doubt(&self, handle: &dyn File) -> Result<Verdict> {
+        self.flush()?;
+        handle.sync()?;
+        Ok(Verdict::Server)
     }
 
     /// Ends authority because of `reason`; the group's end syncs the file.
@@ -393,18 +375,20 @@ impl Binlog {
         tail.written = current.expected;
         let group = &mut current.group;
         group.is_large |= group.bytes > GROUP_COPY_BYTES_MAX || self.wal.admit().is_err();
+        add(&self.unsynced_bytes, write.bytes.len() as u64);
         if group.is_large {
-            // Its record in the log will replace what was copied.
+            // Its record in the log will replace what was copied. The background syncs it as it
+            // grows: little is left for its end, under the server's lock.
             group.first_lsn = None;
+            tail.is_filling = true;
             return;
         }
         add(&self.counters.copied_bytes, write.bytes.len() as u64);
-        add(&self.unsynced_bytes, write.bytes.len() as u64);
         let mut pos = write.pos;
         for piece in write.bytes.chunks(PIECE_BYTES) {
             let next = pos + piece.len() as u64;
             let is_last = next == current.expected;
-            let head = bytes_head(id, pos, end.filter(|_| is_last));
+            let head = bytes_head(id, pos, end.filter(|_| is_last), !write.durable);
             let appended = self.wal.append(RECORD_BINLOG, &[&head, piece]);
             tail.dirty_from.get_or_insert(appended.lsn);
             group.first_lsn.get_or_insert(appended.lsn);
@@ -412,6 +396,8 @@ impl Binlog {
         }
         if end.is_some() {
             tail.info.end = current.expected;
+            group.is_first_relaxed = !write.durable && !inner.state.is_relaxed;
+            inner.state.is_relaxed = !write.durable;
         }
     }
 
@@ -440,7 +426,7 @@ impl Binlog {
                 self.end_large(id, (group.from, end), seen, &*handle)?
             }
             (true, None) => {
-                match durable {
+                match durable || group.is_first_relaxed {
                     true => self.flush()?,
                     false => self.wal.write_to(self.wal.end())?,
                 }
@@ -515,7 +501,7 @@ impl Binlog {
         self.change(&mut inner, Change::True { id, from, end, seen });
         if let Some(tail) = inner.tails.iter_mut().find(|t| t.info.id == id) {
             tail.info.end = end;
-            tail.dirty_from = None;
+            (tail.dirty_from, tail.is_filling) = (None, false);
         }
         drop(inner);
         self.flush()?;
@@ -575,9 +561,12 @@ impl Binlog {
         let mut work = Vec::new();
         self.unsynced_bytes.store(0, Ordering::Relaxed);
         for tail in &mut self.inner.lock().tails {
-            if let Some(from) = tail.dirty_from.take() {
+            let dirty_from = tail.dirty_from.take();
+            if let Some(from) = dirty_from {
                 // One that failed stays: its bytes are in the log only.
                 tail.syncing_from.get_or_insert(from);
+            }
+            if std::mem::take(&mut tail.is_filling) || dirty_from.is_some() {
                 work.push((tail.info.id, Arc::clone(&tail.handle)));
             }
         }
@@ -591,8 +580,12 @@ impl Binlog {
         }
         let mut inner = self.inner.lock();
         let now = inner.current.as_ref().map(|c| c.id);
-        let is_needed =
-            |t: &Tail| Some(t.info.id) == now || t.dirty_from.is_some() || t.syncing_from.is_some();
+        let is_needed = |t: &Tail| {
+            Some(t.info.id) == now
+                || t.dirty_from.is_some()
+                || t.syncing_from.is_some()
+                || t.is_filling
+        };
         inner.tails.retain(is_needed);
         self.last_sync_ns.store(self.os.now_ns(), Ordering::Relaxed);
         Ok(())

@@ -23,26 +23,41 @@
 //!    those at or below it are skipped when the log is scanned.
 //! 7. The *census* (GTID state, XIDs) is that of all events up to a group end of one file. It is
 //!    unknown rather than wrong: whatever is not read in order ends it, until the next file begins.
-//! 8. A failed flush or sync is an error of the hook or the step; the host then ends the process.
+//! 8. Authority that a crash left is settled only by completing every file that it covers, or by
+//!    the user's word to do without (`may_abandon`). A start that can do neither is refused and
+//!    changes nothing, so that the next one can ([`Binlog::start`]).
+//! 9. A failed flush or sync is an error of the hook or the step; the host then ends the process.
 //!
 //! ```text
 //! off --begin--> on --fault--> ending --settle--> off
 //!                on --set_wanted(false), detach--> off
 //! ```
 //!
-//! Lock order: `syncing` before `inner` before everything in `wal`; `covered` is a leaf.
+//! Lock order: `recovered` before `syncing` before `inner` before everything in `wal`; `covered`, `known`, `decisions` and `base`
+//! are leaves.
 
+mod behind;
 mod census;
+mod complete;
 mod events;
+mod files;
+mod index;
 mod live;
+mod mark;
+mod planted;
 mod record;
 mod recover;
+mod start;
+#[cfg(test)]
+mod start_tests;
 mod stats;
 #[cfg(test)]
 mod tests;
 
 pub use census::{Decision, Gtid};
+pub use complete::{Completion, Known};
 pub use live::{Binlog, Verdict, Write};
 pub use record::{describe_record, RECORD_BINLOG, RECORD_BINLOG_STATE};
-pub use recover::{BinlogRecovery, Completion, Known};
+pub use recover::BinlogRecovery;
+pub use start::Setting;
 pub use stats::Fallback;

@@ -11,10 +11,14 @@ pub const RECORD_BINLOG: u8 = 24;
 /// Log record: a change of the state.
 pub const RECORD_BINLOG_STATE: u8 = 25;
 
-const NOTE_FORMAT: u8 = 2;
+const NOTE_FORMAT: u8 = 3;
+/// Without `State::is_relaxed`.
+const NOTE_FORMAT_2: u8 = 2;
 const GROUP_END: u8 = 1;
 /// The end of a group for sure.
 const CERTAIN: u8 = 2;
+/// The log was written at this group's end, not flushed: some such groups may get lost.
+const RELAXED: u8 = 4;
 
 /// A binlog file as the log knows it. The id is never used again.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,6 +67,9 @@ pub struct State {
     /// Those not known to be synced, and the current one; in order of their ids.
     pub files: Vec<FileInfo>,
     pub census: Census,
+    /// The last group did not wait for the log: after a loss of power the log may lack more than
+    /// one that the file has.
+    pub is_relaxed: bool,
 }
 
 /// A state record.
@@ -87,14 +94,14 @@ pub enum Change {
     Identity(u64),
 }
 
-pub fn bytes_head(id: u64, pos: u64, end: Option<GroupEnd>) -> Vec<u8> {
+pub fn bytes_head(id: u64, pos: u64, end: Option<GroupEnd>, is_relaxed: bool) -> Vec<u8> {
     let mut out = Vec::with_capacity(24);
     let flags = match end {
         None => 0,
         Some(GroupEnd::Maybe) => GROUP_END,
         Some(GroupEnd::Certain) => GROUP_END | CERTAIN,
     };
-    put_u8(&mut out, flags);
+    put_u8(&mut out, if end.is_some() && is_relaxed { flags | RELAXED } else { flags });
     put_varint(&mut out, id);
     put_varint(&mut out, pos);
     out
@@ -112,14 +119,16 @@ pub struct BytesRecord<'a> {
     pub id: u64,
     pub pos: u64,
     pub group_end: Option<GroupEnd>,
+    pub is_relaxed: bool,
     pub bytes: &'a [u8],
 }
 
 pub fn decode_bytes(payload: &[u8]) -> Result<BytesRecord<'_>> {
     let mut r = Reader::new(payload, "binlog record");
     let flags = r.u8()?;
-    let group_end = match flags {
-        0 => None,
+    let is_relaxed = flags & RELAXED != 0;
+    let group_end = match flags & !RELAXED {
+        0 if !is_relaxed => None,
         GROUP_END => Some(GroupEnd::Maybe),
         3 => Some(GroupEnd::Certain),
         _ => return Err(r.fail("flags")),
@@ -129,7 +138,7 @@ pub fn decode_bytes(payload: &[u8]) -> Result<BytesRecord<'_>> {
     if pos.checked_add(bytes.len() as u64).is_none() {
         return Err(r.fail("position"));
     }
-    Ok(BytesRecord { id, pos, group_end, bytes })
+    Ok(BytesRecord { id, pos, group_end, is_relaxed, bytes })
 }
 
 fn put_file(out: &mut Vec<u8>, file: &FileInfo) {
@@ -233,6 +242,7 @@ impl State {
         }
         self.files.iter().for_each(|file| put_file(&mut out, file));
         self.census.put(&mut out);
+        put_u8(&mut out, u8::from(self.is_relaxed));
         out
     }
 
@@ -242,7 +252,8 @@ impl State {
             return Ok(State::default());
         }
         let mut r = Reader::new(bytes, "binlog state");
-        if r.u8()? != NOTE_FORMAT {
+        let format = r.u8()?;
+        if format != NOTE_FORMAT && format != NOTE_FORMAT_2 {
             return Err(r.fail("unknown format"));
         }
         let identity = r.u64()?;
@@ -254,7 +265,8 @@ impl State {
             files.push(read_file(&mut r)?);
         }
         let census = Census::read(&mut r)?;
+        let is_relaxed = format == NOTE_FORMAT && r.u8()? != 0;
         r.finish()?;
-        Ok(State { identity, authority, sequence, next_id, begin_lsn, files, census })
+        Ok(State { identity, authority, sequence, next_id, begin_lsn, files, census, is_relaxed })
     }
 }

@@ -64,7 +64,7 @@ mod unreadable;
 #[cfg(test)]
 mod wake_tests;
 
-pub use crate::binlog::{Binlog, Completion, Decision, Fallback, Known, Verdict, Write};
+pub use crate::binlog::{Binlog, Completion, Decision, Fallback, Setting, Verdict, Write};
 pub use crate::btree::Direction;
 pub use crate::txn::{Isolation, ReadMode, Savepoint, WaitPolicy};
 pub use check::{CheckDepth, Killed, TableReport};

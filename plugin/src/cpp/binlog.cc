@@ -22,6 +22,7 @@
 #include <deque>
 
 my_bool sluice_binlog_in_log;
+my_bool sluice_binlog_may_abandon;
 ulong sluice_binlog_interval_ms;
 
 /* Exported by the server, declared in none of its headers. */
@@ -175,19 +176,38 @@ static std::deque<void *> checkpoint_requests;
 
 /*
   Everything committed so far becomes durable; needs no lock of the server. If that fails, the
-  binary log must keep what recovery would need: it is not told that it may forget.
+  binary log must keep what recovery would need: it is not told that it may forget, and RESET
+  MASTER and the shutdown wait, until it succeeds.
 */
-static void answer_checkpoint(void *cookie)
+static bool answer_checkpoint(void *cookie)
 {
+  static bool has_failed;
   if (!sluice_flush_log())
   {
+    has_failed= false;
     commit_checkpoint_notify_ha(cookie);
-    return;
+    return true;
   }
   char text[512];
   sluice_message(text, sizeof text);
-  sql_print_error("Sluice: the log cannot be flushed (%s); the binary log files up to here are "
-                  "kept until the server has been restarted", text);
+  if (!has_failed)
+    sql_print_error("Sluice: the log cannot be flushed (%s); the binary log files up to here are "
+                    "kept, and it is tried again", text);
+  has_failed= true;
+  return false;
+}
+
+/* Answers what was asked; what failed is asked again with the next tick. */
+static void answer_checkpoints(std::deque<void *> *failed)
+{
+  std::deque<void *> requests;
+  requests.swap(checkpoint_requests);
+  pthread_mutex_unlock(&thread_lock);
+  requests.insert(requests.begin(), failed->begin(), failed->end());
+  failed->clear();
+  for (void *cookie : requests)
+    if (!failed->empty() || !answer_checkpoint(cookie))
+      failed->push_back(cookie);
 }
 
 void sluice_binlog_request_checkpoint(void *cookie)
@@ -200,6 +220,7 @@ void sluice_binlog_request_checkpoint(void *cookie)
     pthread_cond_signal(&thread_wanted);
   }
   pthread_mutex_unlock(&thread_lock);
+  /* Without the thread there is no binary log that waits for long. */
   if (!running)
     answer_checkpoint(cookie);
 }
@@ -251,6 +272,7 @@ static const ulonglong tick_ns= 100 * 1000000;
 static void *run(void *)
 {
   ulonglong last_ns= my_interval_timer();
+  std::deque<void *> failed;
   my_thread_init();
   sluice_psi_thread_begin(SLUICE_THREAD_BINLOG);
   pthread_mutex_lock(&thread_lock);
@@ -260,11 +282,7 @@ static void *run(void *)
     set_timespec_nsec(until, std::min(ulonglong(sluice_binlog_interval_ms) * 1000000, tick_ns));
     if (checkpoint_requests.empty())
       pthread_cond_timedwait(&thread_wanted, &thread_lock, &until);
-    std::deque<void *> requests;
-    requests.swap(checkpoint_requests);
-    pthread_mutex_unlock(&thread_lock);
-    for (void *cookie : requests)
-      answer_checkpoint(cookie);
+    answer_checkpoints(&failed);
     const ulonglong now_ns= my_interval_timer();
     const bool is_due= now_ns - last_ns >= ulonglong(sluice_binlog_interval_ms) * 1000000;
     if (is_due)
@@ -288,17 +306,43 @@ static int report_start(int error)
   return error;
 }
 
-int sluice_binlog_plugin_start()
+void sluice_binlog_refuse_server(void *hton)
 {
-  if (!opt_bin_log)
-    return 0;
+  if (!opt_bin_log || mysqld_server_started)
+    return;
   char mark[FN_REFLEN];
   fn_format(mark, opt_bin_logname, mysql_data_home, ".sluice", MY_UNPACK_FILENAME);
-  const bool is_on= sluice_binlog_in_log && !my_disable_sync;
-  if (report_start(sluice_binlog_start(mysql_bin_log.get_index_fname(), mark, is_on)))
+  if (access(mark, F_OK))
+    return;
+  sql_print_error("Sluice: the server must not start without it: the end of the binary log may be "
+                  "in its log only (%s)", mark);
+  sluice_stay_loaded(static_cast<handlerton *>(hton));
+}
+
+static int complete_files()
+{
+  char base[FN_REFLEN];
+  uint32_t flags= 0;
+  if (opt_bin_log)
+    fn_format(base, opt_bin_logname, mysql_data_home, "", MY_UNPACK_FILENAME);
+  if (sluice_binlog_in_log && !my_disable_sync)
+    flags|= SLUICE_BINLOG_ON;
+  if (sluice_binlog_may_abandon)
+    flags|= SLUICE_BINLOG_ABANDON;
+  if (mysqld_server_started)
+    flags|= SLUICE_BINLOG_RUNNING;
+  return sluice_binlog_start(opt_bin_log ? mysql_bin_log.get_index_fname() : nullptr,
+                             opt_bin_log ? base : nullptr, flags);
+}
+
+int sluice_binlog_plugin_start()
+{
+  if (report_start(complete_files()))
     return 1;
   if (!mysqld_server_started && report_start(sluice_binlog_skip_scan()))
     return 1;
+  if (!opt_bin_log)
+    return 0;
   thr_set_sync_wait_callback(before_sync, plain_after_sync);
   is_watching= true;
   if (mysqld_server_started)

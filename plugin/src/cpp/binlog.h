@@ -8,6 +8,14 @@ extern ulong sluice_binlog_interval_ms;
 /* sluice_flush_log_at_trx_commit is 1. */
 bool sluice_flushes_at_commit();
 
+/* The value of sluice_abandon_binlog. */
+extern my_bool sluice_binlog_may_abandon;
+/*
+  The plugin cannot start. If the log holds the end of the binary log, the server must not either:
+  its scan would roll back what other engines have acknowledged.
+*/
+void sluice_binlog_refuse_server(void *hton);
+
 /* 0: the hook is in place, or there is no binary log. */
 int sluice_binlog_plugin_start();
 int sluice_binlog_plugin_stop();

@@ -8,6 +8,7 @@
 #include "binlog.h"
 #include <semisync_slave.h>
 #include <wsrep_mysqld.h>
+#include <algorithm>
 #include <vector>
 
 my_bool sluice_skip_binlog_scan;
@@ -100,8 +101,9 @@ bool commits_may_be_lost(handlerton *hton)
   {
     const auto *variable= reinterpret_cast<const Ulong_variable *>(*list);
     const int kind= variable->flags & (0x7f | PLUGIN_VAR_THDLOCAL); /* type, and whose */
+    /* 3 flushes at prepare as well. */
     if (kind == PLUGIN_VAR_LONG && !strcmp(variable->name, "innodb_flush_log_at_trx_commit"))
-      return *variable->value != 1;
+      return *variable->value != 1 && *variable->value != 3;
   }
   return true;
 }
@@ -137,32 +139,79 @@ const char *skip(Search *search)
 bool sluice_binlog_wants_retry()
 {
   static bool was_here;
-  if (was_here || mysqld_server_started || !opt_bin_log || !sluice_skip_binlog_scan)
+  if (was_here || mysqld_server_started)
     return false;
   was_here= true;
   return count_unready() > 1;
 }
 
+static my_bool find_innodb(THD *, plugin_ref plugin, void *to)
+{
+  handlerton *hton= plugin_hton(plugin);
+  if (hton && hton->db_type == DB_TYPE_INNODB)
+    *static_cast<handlerton **>(to)= hton;
+  return false;
+}
+
+/* The binary log is whole after a crash; what InnoDB has of it, InnoDB's own flushes say. */
+static void warn_of_innodb()
+{
+  handlerton *innodb= nullptr;
+  plugin_foreach(nullptr, find_innodb, MYSQL_STORAGE_ENGINE_PLUGIN, &innodb);
+  if (innodb && commits_may_be_lost(innodb))
+    sql_print_error("Sluice: after this crash InnoDB may lack the last transactions that the binary "
+                    "log and its replicas have: innodb_flush_log_at_trx_commit is not 1. Compare "
+                    "InnoDB's tables with a replica, or apply what they lack from the binary log "
+                    "(mariadb-binlog --start-position), and set the variable to 1");
+}
+
+/* The server will not look where these were written: those that the binary log has are committed. */
+static int commit_aside()
+{
+  Search search;
+  if (tc_heuristic_recover)
+    return 0;
+  ask(sluice_hton, true, &search);
+  plugin_foreach(nullptr, ask_plugin, MYSQL_STORAGE_ENGINE_PLUGIN, &search);
+  const auto is_left= [](const In_doubt &it) { return !it.is_in_binlog; };
+  search.found.erase(std::remove_if(search.found.begin(), search.found.end(), is_left),
+                     search.found.end());
+  if (const char *error= resolve(search))
+  {
+    sql_print_error("Sluice: cannot start: %s", error);
+    return 1;
+  }
+  sql_print_information("Sluice: %zu prepared transactions committed that the binary log has",
+                        search.found.size());
+  return 0;
+}
+
 int sluice_binlog_skip_scan()
 {
-  char ddl_log[FN_REFLEN], state[FN_REFLEN], text[1024];
+  char ddl_log[FN_REFLEN], text[1024];
   fn_format(ddl_log, opt_ddl_recovery_file, mysql_data_home, ".log", MYF(MY_REPLACE_EXT));
-  fn_format(state, opt_bin_logname, mysql_data_home, ".state", MY_UNPACK_FILENAME);
   const int32_t known= sluice_binlog_scan_known(ddl_log);
   if (known < 0)
     return 1;
-  if (!known)
+  if (known == SLUICE_SCAN_NOTHING)
+    return 0;
+  warn_of_innodb();
+  if (known == SLUICE_SCAN_ASIDE)
+    return commit_aside();
+  if (known == SLUICE_SCAN_LEFT)
     return 0;
   Search search;
   const char *obstacle= obstacle_of_server();
   if (!obstacle)
     obstacle= skip(&search);
+  if (obstacle && !opt_bin_log)
+    return commit_aside();
   if (obstacle)
   {
     sql_print_information("Sluice: the binary log is left to the server's scan: %s", obstacle);
     return 0;
   }
-  if (sluice_binlog_close_completed(state))
+  if (sluice_binlog_close_completed())
     return 1;
   size_t committed= 0;
   for (const In_doubt &it : search.found)

@@ -6,6 +6,7 @@
 #include "psi.h"
 #include "binlog.h"
 #include <mysql/service_thd_wait.h>
+#include <atomic>
 
 handlerton *sluice_hton;
 
@@ -98,6 +99,17 @@ static void xid_to_abi(const XID *xid, sluice_xid *to)
   memcpy(to->data, xid->data, sizeof to->data);
 }
 
+/* Once: nothing tells after a crash whether both parts of this transaction are to stay. */
+static void warn_of_replica_without_binlog(THD *thd)
+{
+  static std::atomic<bool> was_here{false};
+  if (thd->slave_thread && tc_log != &mysql_bin_log && !was_here.exchange(true))
+    sql_print_warning("Sluice: a replicated transaction writes to Sluice and to another engine, "
+                      "maybe only to mysql.gtid_slave_pos, and there is no binary log: a crash "
+                      "can keep one part only. Set log_bin, or GTID replication "
+                      "with gtid_pos_auto_engines=Sluice");
+}
+
 static int prepare(handlerton *, THD *thd, bool all)
 {
   sluice_session *session= sluice_session_if_any(thd);
@@ -109,6 +121,8 @@ static int prepare(handlerton *, THD *thd, bool all)
   sluice_xid name;
   thd_get_xid(thd, reinterpret_cast<MYSQL_XID *>(&xid));
   xid_to_abi(&xid, &name);
+  if (xid.get_my_xid())
+    warn_of_replica_without_binlog(thd);
   const bool is_hooked= tc_log == &mysql_bin_log && xid.get_my_xid() && sluice_binlog_is_hooked();
   return sluice_report(thd, sluice_prepare(session, &name, is_hooked));
 }

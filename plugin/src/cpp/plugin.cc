@@ -69,11 +69,46 @@ static void update_binlog_in_log(THD *, st_mysql_sys_var *, void *to, const void
   sluice_binlog_switch();
 }
 
+/* As the server checks a value of this type; then what ON needs is made ready, or ON is refused. */
+static int check_binlog_in_log(THD *, st_mysql_sys_var *, void *save, st_mysql_value *value)
+{
+  static const char *names[]= {"OFF", "ON", NullS};
+  static TYPELIB typelib= {2, "", names, nullptr};
+  longlong number= 0;
+  if (value->value_type(value) == MYSQL_VALUE_TYPE_STRING)
+  {
+    char buffer[16], name[16];
+    int length= sizeof buffer;
+    const char *text= value->val_str(value, buffer, &length);
+    if (!text || length <= 0 || size_t(length) >= sizeof name)
+      return 1;
+    strmake(name, text, size_t(length));
+    if ((number= find_type(name, &typelib, FIND_TYPE_BASIC) - 1) < 0)
+      return 1;
+  }
+  else if (value->val_int(value, &number) < 0 || number < 0 || number > 1)
+    return 1;
+  *static_cast<my_bool *>(save)= my_bool(number);
+  if (!number || !sluice_binlog_prepare_switch())
+    return 0;
+  char text[1024];
+  sluice_message(text, sizeof text);
+  my_printf_error(ER_UNKNOWN_ERROR, "Sluice: sluice_persist_binlog_to_redo stays OFF: %s", MYF(0), text);
+  return 1;
+}
+
 static MYSQL_SYSVAR_BOOL(persist_binlog_to_redo, sluice_binlog_in_log, PLUGIN_VAR_OPCMDARG,
     "Write the events of the binary log to the Sluice log too: one flush of the log makes a commit "
     "group durable, and the binary log files are synced in the background and completed from the "
     "log after a crash. While it is ON the server does not sync them, whatever sync_binlog says",
-    nullptr, update_binlog_in_log, 1);
+    check_binlog_in_log, update_binlog_in_log, 1);
+
+static MYSQL_SYSVAR_BOOL(abandon_binlog, sluice_binlog_may_abandon,
+    PLUGIN_VAR_OPCMDARG | PLUGIN_VAR_READONLY,
+    "Start although the binary log files whose end the Sluice log holds since a crash are missing, "
+    "or others. No file is changed then; what the log holds of them is given up, but no row: "
+    "transactions that they have are committed. For one start",
+    nullptr, nullptr, 0);
 
 static MYSQL_SYSVAR_ULONG(sync_binlog_interval, sluice_binlog_interval_ms, PLUGIN_VAR_RQCMDARG,
     "Milliseconds between background syncs of the binary log files",
@@ -96,7 +131,7 @@ bool sluice_flushes_at_commit() { return flush_log_at_trx_commit == 1; }
 extern "C" {
 st_mysql_sys_var *sluice_plugin_variables[]= {
     MYSQL_SYSVAR(persist_binlog_to_redo), MYSQL_SYSVAR(sync_binlog_interval),
-    MYSQL_SYSVAR(skip_binlog_scan),
+    MYSQL_SYSVAR(skip_binlog_scan), MYSQL_SYSVAR(abandon_binlog),
     MYSQL_SYSVAR(buffer_pool_size), MYSQL_SYSVAR(log_capacity),
     MYSQL_SYSVAR(log_dir),          MYSQL_SYSVAR(flush_log_at_trx_commit),
     MYSQL_SYSVAR(lock_wait_timeout), MYSQL_SYSVAR(compression),
@@ -136,6 +171,18 @@ st_mysql_show_var sluice_plugin_status[]= {
     {nullptr, nullptr, SHOW_LONG},
 };
 
+/*
+  A replica keeps its position in a table. In another engine than the transaction's, a crash may
+  keep one part only where no binary log decides. The server makes a table of its own for each
+  engine of this list when it is first needed; it reads the list after the plugins have started.
+*/
+static void keep_replica_positions_here()
+{
+  static char name[]= "Sluice";
+  if (!mysqld_server_started && (!gtid_pos_auto_engines || !*gtid_pos_auto_engines))
+    gtid_pos_auto_engines= name;
+}
+
 int sluice_plugin_start(void *hton)
 {
   if (sluice_binlog_wants_retry())
@@ -158,6 +205,7 @@ int sluice_plugin_start(void *hton)
       if (!sluice_binlog_plugin_start())
       {
         sluice_stay_loaded(static_cast<handlerton *>(hton));
+        keep_replica_positions_here();
         if (const uint64_t tables= sluice_table_count())
           sql_print_information("Sluice: mariadb-backup does not copy the %llu Sluice tables of "
                                 "this server: dump them, or copy the data directory of a stopped "
@@ -165,12 +213,14 @@ int sluice_plugin_start(void *hton)
         return 0;
       }
       sluice_stop();
+      sluice_binlog_refuse_server(hton);
       return 1;
     }
   }
   char text[1024];
   sluice_message(text, sizeof text);
   sql_print_error("Sluice: cannot start: %s", text);
+  sluice_binlog_refuse_server(hton);
   return 1;
 }
 

@@ -68,6 +68,9 @@ enum sluice_wait
 #define SLUICE_BINLOG_FULL 2u
 #define SLUICE_BINLOG_FAILED 4u
 #define SLUICE_BINLOG_SYNC 8u
+#define SLUICE_BINLOG_ON 1u /* of a start */
+#define SLUICE_BINLOG_ABANDON 2u
+#define SLUICE_BINLOG_RUNNING 4u
 #define SLUICE_BINLOG_INSIDE 0u
 #define SLUICE_BINLOG_DURABLE 1u
 #define SLUICE_BINLOG_SERVER 2u
@@ -287,9 +290,17 @@ size_t sluice_recover(sluice_xid *to, size_t room);
 int32_t sluice_commit_xid(const sluice_xid *xid);
 int32_t sluice_rollback_xid(const sluice_xid *xid);
 
-/* The binary log. Called under LOCK_log, but for start, stop, covers and step. */
-int32_t sluice_binlog_start(const char *index, const char *mark, uint32_t on);
+#define SLUICE_SCAN_LEFT 0
+#define SLUICE_SCAN_KNOWN 1
+#define SLUICE_SCAN_ASIDE 2
+#define SLUICE_SCAN_NOTHING 3
+
+/* The binary log. Called under LOCK_log, but for start, stop, prepare_switch, covers and step.
+   base: the name of its files without a number; null, and no index, without a binary log. */
+int32_t sluice_binlog_start(const char *index, const char *base, uint32_t flags);
 int32_t sluice_binlog_stop(void);
+/* Before the switch is set ON; an error leaves it as it is. */
+int32_t sluice_binlog_prepare_switch(void);
 int32_t sluice_binlog_set_on(uint32_t on);
 int32_t sluice_binlog_opened(const char *path, uint64_t pos);
 int32_t sluice_binlog_before_write(void);
@@ -299,14 +310,15 @@ int32_t sluice_binlog_covers(const char *path, uint64_t pos);
 int32_t sluice_binlog_lost(uint32_t reason);
 /* is_due: the interval has passed. */
 int32_t sluice_binlog_step(uint32_t is_due);
-/* After start: 1 if the log knows what the server would scan the last file for, 0 if the server
-   has to or need not; the error log says why. ddl_log: the server's log of DDL statements. */
+/* After start: KNOWN if the log knows what the server would scan the last file for; LEFT if the
+   server has to, the error log says why; NOTHING if it need not; ASIDE if the server will not look at the
+   files that the log knows. ddl_log: the server's log of DDL statements. */
 int32_t sluice_binlog_scan_known(const char *ddl_log);
 /* A prepared transaction with the server's XID: 1 commit, 0 roll back, -1 not known. */
 int32_t sluice_binlog_decide(uint64_t xid, int32_t is_ours);
-/* Nothing is in doubt any more: the GTID state is written to this file, and the binary log file
-   is marked as closed. */
-int32_t sluice_binlog_close_completed(const char *state);
+/* Nothing is in doubt any more: the GTID state is written where the server reads it, and the
+   binary log file is marked as closed. */
+int32_t sluice_binlog_close_completed(void);
 
 /* Open tables */
 int32_t sluice_open(const char *name, const sluice_table *table, sluice_handler **to);
