@@ -49,11 +49,13 @@ pub enum Bug {
     OwedNotInRedoPoint,
     /// What was moved of a key before it was purged is in the chain of a later key.
     LivesNotKeptApart,
+    /// A full table of open files counts as a failed write of the log.
+    NoHandlePoisons,
 }
 
 #[cfg(feature = "sim")]
 impl Bug {
-    pub const ALL: [Bug; 21] = [
+    pub const ALL: [Bug; 22] = [
         Bug::CommitWithoutFlush,
         Bug::LogWriteNotDurable,
         Bug::CheckpointWithoutStoreSync,
@@ -75,6 +77,7 @@ impl Bug {
         Bug::DirtyTooLate,
         Bug::OwedNotInRedoPoint,
         Bug::LivesNotKeptApart,
+        Bug::NoHandlePoisons,
     ];
 }
 

@@ -81,6 +81,9 @@ struct World {
     /// Files of this life that are open, and how many may be.
     open_files: u64,
     open_files_max: Option<u64>,
+    /// What is wrong with the machine now and then, and which of it some call has met.
+    spells: Vec<Spell>,
+    met: Vec<Trouble>,
     /// Grows with every crash: files opened in an earlier life are dead.
     life: u64,
     locked: std::collections::BTreeSet<PathBuf>,
@@ -97,6 +100,34 @@ pub enum Fault {
     NoSpaceOnce,
     /// Power is lost: this and every later call fails until [`SimOs::crash`].
     PowerCut,
+}
+
+/// A fault that comes and goes by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// Reads that touch these bytes of the pages file fail with EIO.
+    Reads { from: u64, to: u64 },
+    /// The first write or sync fails with EIO; half of such writes reach the file.
+    Write,
+    /// No further file can be opened, nor a directory for a moment (`EMFILE`).
+    OpenFiles,
+    /// One of so many calls that need new space fails with ENOSPC; whoever asks finds the disk full
+    /// if all of them do.
+    Space { one_of: u64 },
+}
+
+impl Trouble {
+    pub fn is_of_reads(&self) -> bool {
+        matches!(self, Trouble::Reads { .. })
+    }
+}
+
+/// When the machine has which trouble.
+#[derive(Clone, Copy, Debug)]
+pub struct Spell {
+    pub trouble: Trouble,
+    pub from_ns: u64,
+    pub to_ns: u64,
 }
 
 /// The simulated machine. Clones of the `Arc` share it.
@@ -149,6 +180,23 @@ impl SimOs {
         self.world.lock().open_files
     }
 
+    /// Gives the machine a trouble for a while.
+    pub fn add_spell(&self, spell: Spell) {
+        self.world.lock().spells.push(spell);
+    }
+
+    /// The machine is well again, and nobody has met any trouble.
+    pub fn heal(&self) {
+        let mut world = self.world.lock();
+        world.spells.clear();
+        world.met.clear();
+    }
+
+    /// Troubles that calls have failed with since the machine was well.
+    pub fn met(&self) -> Vec<Trouble> {
+        self.world.lock().met.clone()
+    }
+
     /// Sum of the lengths of all files.
     pub fn used_bytes(&self) -> u64 {
         self.world.lock().used_bytes()
@@ -176,6 +224,8 @@ impl SimOs {
         world.fail_at = None;
         world.fail_reads_of = None;
         (world.open_files, world.open_files_max) = (0, None);
+        world.spells.clear();
+        world.met.clear();
         world.locked.clear();
         crash_names(world, &mut rng);
         for (number, inode) in world.inodes.iter_mut().enumerate() {
@@ -282,12 +332,55 @@ impl World {
                 Err(Error::Full { what: "disk" })
             }
             Some((at, Fault::PowerCut)) if now >= at => Err(power_is_off(op, path)),
-            _ => Ok(()),
+            _ => self.suffer(op, path, now),
         }
     }
 
+    /// The trouble that a changing call meets.
+    fn suffer(&mut self, op: &'static str, path: &Path, now: u64) -> Result<()> {
+        let hits = |trouble: &Trouble| match trouble {
+            Trouble::Write => matches!(op, "write" | "overwrite" | "sync"),
+            Trouble::Space { one_of } => {
+                now % one_of == 0 && !matches!(op, "sync" | "remove" | "overwrite")
+            }
+            _ => false,
+        };
+        match self.meet(hits) {
+            Some(Trouble::Write) => {
+                // Nobody may try a sync again: the next one would say that all is well.
+                self.spells.retain(|spell| spell.trouble != Trouble::Write);
+                Err(Error::io(op, path, io::Error::from_raw_os_error(libc::EIO)))
+            }
+            Some(_) => Err(Error::Full { what: "disk" }),
+            None => Ok(()),
+        }
+    }
+
+    /// The first trouble of now that `hits`.
+    fn meet(&mut self, hits: impl Fn(&Trouble) -> bool) -> Option<Trouble> {
+        if self.spells.is_empty() {
+            return None;
+        }
+        let now_ns = self.now_ns();
+        let lasts = |spell: &&Spell| (spell.from_ns..spell.to_ns).contains(&now_ns);
+        let found = self.spells.iter().filter(lasts).map(|s| s.trouble).find(hits)?;
+        self.met.push(found);
+        Some(found)
+    }
+
+    fn now_ns(&self) -> u64 {
+        #[cfg(feature = "sim")]
+        if let Some(now_ns) = super::sched::now_ns() {
+            return now_ns;
+        }
+        self.clock_ns
+    }
+
     /// Whether one more file can be opened, be it a directory for a moment.
-    fn check_open_files(&self) -> Result<()> {
+    fn check_open_files(&mut self) -> Result<()> {
+        if self.meet(|trouble| *trouble == Trouble::OpenFiles).is_some() {
+            return Err(Error::Full { what: OPEN_FILES });
+        }
         match self.open_files_max {
             Some(most) if self.open_files >= most => Err(Error::Full { what: OPEN_FILES }),
             _ => Ok(()),
@@ -348,7 +441,7 @@ impl Os for SimOs {
     }
 
     fn list(&self, dir: &Path) -> Result<Vec<PathBuf>> {
-        let world = self.world.lock();
+        let mut world = self.world.lock();
         world.check_open_files()?;
         Ok(world.live.keys().filter(|p| p.parent() == Some(dir)).cloned().collect())
     }
@@ -389,7 +482,10 @@ impl Os for SimOs {
     }
 
     fn free_bytes(&self, _path: &Path) -> Result<u64> {
-        let world = self.world.lock();
+        let mut world = self.world.lock();
+        if world.meet(|trouble| *trouble == Trouble::Space { one_of: 1 }).is_some() {
+            return Ok(0);
+        }
         let free = world.capacity_bytes.map(|limit| limit.saturating_sub(world.used_bytes()));
         Ok(free.unwrap_or(u64::MAX / 2))
     }
@@ -459,6 +555,18 @@ impl SimFile {
         }
     }
 
+    fn check_read(&self, from: u64, to: u64) -> Result<()> {
+        let mut world = self.handle.world.lock();
+        let hits = |trouble: &Trouble| match trouble {
+            Trouble::Reads { from: bad, to: end } => from < *end && *bad < to,
+            _ => false,
+        };
+        match begins(&self.path, Some("pages")) && world.meet(hits).is_some() {
+            true => Err(Error::io("read", &self.path, io::Error::from_raw_os_error(libc::EIO))),
+            false => Ok(()),
+        }
+    }
+
     fn check_capacity(&self, len: u64) -> Result<()> {
         let world = self.handle.world.lock();
         world.check_capacity(world.inodes[self.handle.inode].live.len() as u64, len)
@@ -486,7 +594,7 @@ impl SimFile {
                 let reached = match world.fail_at {
                     Some((_, Fault::PowerCut)) => true,
                     Some((at, Fault::IoError | Fault::NoSpaceOnce)) => at % 2 == 0,
-                    _ => false,
+                    _ => matches!(e, Error::Io { .. }) && world.mutations % 2 == 0,
                 };
                 if writes && reached {
                     f(&mut world.inodes[self.handle.inode])?;
@@ -521,6 +629,7 @@ impl File for SimFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
         stall("read");
         self.check_places(buf.len(), offset)?;
+        self.check_read(offset, offset + buf.len() as u64)?;
         self.with("read", false, |inode| {
             let from = offset as usize;
             let Some(bytes) = inode.live.get(from..from + buf.len()) else {

@@ -10,6 +10,9 @@ pub const SESSIONS_MAX: u64 = 6;
 /// Tells the profile's draw from the seed's other ones.
 const PROFILE_SALT: u64 = 0x30_12;
 
+/// The model does not know of DDL statements that fail: sick machines see none.
+const DDL_MEETS_FAULTS: bool = false;
+
 /// A kind of seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Profile {
@@ -25,11 +28,20 @@ pub enum Profile {
     Dropped,
     /// Little is flushed, much is evicted, and the power goes off behind checkpoints.
     Unflushed,
+    /// The machine fails now and then with what is no loss of power: single places cannot be read, a
+    /// write fails, no file can be opened, the disk is full.
+    Sick,
 }
 
 impl Profile {
-    pub const ALL: [Profile; 5] =
-        [Profile::Any, Profile::Worn, Profile::Moved, Profile::Dropped, Profile::Unflushed];
+    pub const ALL: [Profile; 6] = [
+        Profile::Any,
+        Profile::Worn,
+        Profile::Moved,
+        Profile::Dropped,
+        Profile::Unflushed,
+        Profile::Sick,
+    ];
 
     pub fn of_seed(seed: u64) -> Profile {
         match SimRng::new(seed ^ PROFILE_SALT).below(100) {
@@ -37,6 +49,7 @@ impl Profile {
             15..=24 => Profile::Moved,
             25..=32 => Profile::Dropped,
             33..=40 => Profile::Unflushed,
+            41..=52 => Profile::Sick,
             _ => Profile::Any,
         }
     }
@@ -59,6 +72,8 @@ pub struct Limits {
     pub segment_bytes: u64,
     /// If not, pages are as large on disk as in memory: segments fill up and are reused soon.
     pub is_compressed: bool,
+    /// The machine has spells of trouble.
+    pub is_sick: bool,
     pub habits: Habits,
 }
 
@@ -111,6 +126,17 @@ impl Limits {
                 limits.habits.patient_percent = 0;
                 limits.habits.drop_percent = 80;
             }
+            Profile::Sick => {
+                limits.is_sick = true;
+                limits.steps = 300 + rng.below(700);
+                limits.calls_per_life = 3_000;
+                limits.log_capacity_bytes = limits.log_capacity_bytes.min(256 << 10);
+                limits.habits.filler_bytes = 1_000;
+                limits.habits.sudden_percent = 0;
+                if !DDL_MEETS_FAULTS {
+                    limits.habits.ddl_percent = 0;
+                }
+            }
             Profile::Unflushed => {
                 limits.lives = 4;
                 limits.sessions = 4 + rng.below(3);
@@ -151,6 +177,7 @@ impl Limits {
             calls_per_life: one_of([60, 200, 500, 2000]),
             calls_per_recovery: one_of([15, 30, 60, 120]),
             idle_orders: 4,
+            is_sick: false,
             pool_bytes: one_of([1, 16, 32, 64]) << 14,
             page_map_bytes: one_of([0, 0, 1 << 12, 1 << 24]),
             log_capacity_bytes: one_of([192, 256, 512, 1024]) << 10,

@@ -15,7 +15,7 @@ use std::ops::Bound;
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
-/// Power is off: what was under way is in doubt.
+/// Power is off, or the machine is sick: what was under way is in doubt.
 pub struct PowerOff;
 
 pub type Step = std::result::Result<(), PowerOff>;
@@ -75,12 +75,37 @@ impl Session {
     }
 
     /// Works until the life is over.
-    pub fn work(mut self) {
-        while self.life.goes_on() && self.step().is_ok() {}
+    pub fn work(self) {
+        self.work_some(u64::MAX);
+    }
+
+    /// Works, for so many steps at most.
+    pub fn work_some(mut self, steps: u64) {
+        for _ in 0..steps {
+            if !self.life.goes_on() {
+                break;
+            }
+            if self.step().is_err() {
+                if self.life.is_dark() {
+                    break;
+                }
+                self.give_up();
+            }
+        }
         // Dropping the transaction rolls it back.
         if let Some(xid) = self.xid.take().filter(|_| !self.life.is_dark()) {
             self.model().rolling_back(&xid);
         }
+    }
+
+    /// Rolls back after an error of a sick machine, as the server does when a statement cannot be
+    /// taken back alone.
+    fn give_up(&mut self) {
+        if let Some(xid) = self.xid.take() {
+            self.model().rolling_back(&xid);
+        }
+        self.trx.rollback();
+        self.forget();
     }
 
     fn model(&self) -> MutexGuard<'_, Model> {
@@ -138,7 +163,15 @@ impl Session {
                 Ok(None)
             }
             Err(Error::LockTimeout | Error::WouldWait | Error::Interrupted) => Ok(None),
-            Err(error) => Err(self.life.power_off(&error)),
+            Err(error) => {
+                let off = self.life.power_off(&error);
+                // On a machine that is only sick the statement has failed, and nothing else.
+                if self.life.is_dark() {
+                    Err(off)
+                } else {
+                    Ok(None)
+                }
+            }
         }
     }
 
@@ -457,11 +490,11 @@ impl Session {
         self.model().preparing(&xid, &self.changes);
         let flush = self.rng.chance(70);
         let done = self.trx.prepare(&xid, flush);
+        self.xid = Some(xid.clone());
         self.powered(done)?;
         if flush && self.life.commits_are_durable {
             self.model().prepare_is_sure(&xid);
         }
-        self.xid = Some(xid);
         if self.rng.chance(5) {
             self.disconnect();
         }

@@ -7,11 +7,11 @@ use crate::model::{Ddl, Model};
 use crate::operator;
 use crate::profile::{Habits, Limits, Profile};
 use crate::session::{Session, Step};
-use sluice_engine::base::Result;
+use sluice_engine::base::{Error, Result};
 use sluice_engine::db::{Compression, Config, Engine, FlushAtCommit, Geometry, Host, Level};
 use sluice_engine::os::planted::Bug;
 use sluice_engine::os::sched::{self, Pace};
-use sluice_engine::os::sim::{Fault, SimOs, SimRng};
+use sluice_engine::os::sim::{Fault, SimOs, SimRng, Spell, Trouble};
 use sluice_engine::os::sync::{sleep, spawn};
 use sluice_engine::os::Os;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -22,6 +22,13 @@ pub const TABLES: u64 = 3;
 const SESSION_OF_CHECKS: u64 = 99;
 /// Simulated time after which background work that nobody disturbs must be done.
 const QUIET_MAX: Duration = Duration::from_secs(3000);
+
+/// The engine gives a page up that cannot be read for long, and says so for ever; the model does not
+/// know of such pages.
+const PLACES_STAY_BAD: bool = false;
+/// After it nobody rests because of an error, and nobody waits for room.
+const WELL_AGAIN: Duration = Duration::from_secs(120);
+const STEPS_WELL_AGAIN: u64 = 30;
 
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
@@ -90,6 +97,25 @@ impl Life {
         self.os.fail_after(calls, Fault::PowerCut);
     }
 
+    /// Whether power that is off, or a trouble that the machine has met, explains the error. Only a
+    /// failed write or sync stops all writes: a full disk, a full table of open files and a place
+    /// that cannot be read do not.
+    pub fn explains(&self, error: &Error) -> bool {
+        let met = self.os.met();
+        let met_write = met.contains(&Trouble::Write);
+        let met_read = met.iter().any(Trouble::is_of_reads);
+        match error {
+            // Who waits for a checkpoint that finds the machine dark is told that the log is full.
+            Error::Io { .. } | Error::Poisoned { .. } | Error::Full { .. } if self.is_dark() => {
+                true
+            }
+            Error::Io { .. } => met_write || met_read,
+            Error::Poisoned { .. } => met_write,
+            Error::Full { .. } => !met.is_empty(),
+            _ => false,
+        }
+    }
+
     /// Counts a step of somebody's; false when all have had enough.
     pub fn goes_on(&self) -> bool {
         let steps = self.steps.fetch_add(1, Ordering::Relaxed);
@@ -104,7 +130,9 @@ struct Witness {
 
 impl Host for Witness {
     fn log(&self, level: Level, message: &str) {
-        assert!(level != Level::Error || self.os.is_dark(), "{message}");
+        let is_damage = message.contains("corrupt") || message.contains("panicked");
+        let met_trouble = !is_damage && !self.os.met().is_empty();
+        assert!(level != Level::Error || self.os.is_dark() || met_trouble, "{message}");
     }
 
     fn lock_wait(&self, _waiter_session: u64, _holder_session: u64) {}
@@ -243,6 +271,9 @@ impl World {
             life.cut_power_after(calls);
         }
         self.work(&life);
+        if self.limits.is_sick && !life.is_dark() {
+            self.get_well(&life);
+        }
         let shut_down = self.rng.chance(30);
         let engine = Arc::clone(&life.engine);
         drop(life);
@@ -256,10 +287,51 @@ impl World {
         all
     }
 
+    /// Some troubles, each for a while or until the end of the life.
+    fn fall_ill(&mut self) {
+        for _ in 0..1 + self.rng.below(4) {
+            let place = self.rng.below(40) << 14;
+            let trouble = match self.rng.below(8) {
+                0 => Trouble::Write,
+                1..=3 => Trouble::Reads { from: place, to: place + (1 << 14) },
+                4 | 5 => Trouble::OpenFiles,
+                _ => Trouble::Space { one_of: 1 + self.rng.below(3) },
+            };
+            let from_ns = self.os.now_ns() + self.rng.below(100_000_000);
+            let stays = self.rng.chance(25) && (PLACES_STAY_BAD || !trouble.is_of_reads());
+            let lasts_ns = match stays {
+                true => u64::MAX / 2,
+                false => self.rng.below(300_000_000),
+            };
+            self.os.add_spell(Spell { trouble, from_ns, to_ns: from_ns + lasts_ns });
+        }
+    }
+
+    /// The machine is well again: nothing of what it had may be felt any more, unless a write or a
+    /// sync failed.
+    fn get_well(&mut self, life: &Arc<Life>) {
+        if self.os.met().contains(&Trouble::Write) {
+            return;
+        }
+        self.os.heal();
+        // Workers that met an error rest.
+        sleep(WELL_AGAIN);
+        if operator::flushing(life, Engine::checkpoint_now).is_err() {
+            return;
+        }
+        life.steps.store(0, Ordering::Relaxed);
+        life.is_over.store(false, Ordering::Relaxed);
+        Session::new(Arc::clone(life), 1, self.rng.next_u64()).work_some(STEPS_WELL_AGAIN);
+        life.is_over.store(true, Ordering::Relaxed);
+    }
+
     fn work(&mut self, life: &Arc<Life>) {
         // One table at least, so that there is something to do.
         if life.model().names.is_empty() && self.first_table(life).is_err() {
             return;
+        }
+        if self.limits.is_sick {
+            self.fall_ill();
         }
         let mut threads = Vec::new();
         let mut start = |name: String, body: Box<dyn FnOnce() + Send>| {

@@ -99,6 +99,10 @@ fn lives_not_kept_apart() {
     is_found(Bug::LivesNotKeptApart);
 }
 
+fn no_handle_poisons() {
+    is_found(Bug::NoHandlePoisons);
+}
+
 fn main() {
     runner::run(tests![
         commit_without_flush,
@@ -122,5 +126,6 @@ fn main() {
         dirty_too_late,
         owed_not_in_redo_point,
         lives_not_kept_apart,
+        no_handle_poisons,
     ])
 }
