@@ -6,11 +6,12 @@ MINUTES ?= 60
 SEEDS ?= 1000
 SIZE_GB ?= 1
 HISTORIES ?= 16
+SCALE ?= 1
 SECONDS := $(if $(filter command line,$(origin SECONDS)),$(SECONDS),60)
 ARGS ?=
 
 .DEFAULT_GOAL := build
-.PHONY: isolation large-rows build test demo fuzz damage kill9 powercut powercut-proof check deny sim sim-planted diff diff-planted mtr types peer-suites bench presets myrocks bench-commit test-binlog replicas restart rollback soak old-snapshot clean distclean help bench-locks
+.PHONY: isolation large-rows build test demo fuzz damage kill9 powercut powercut-proof check deny sim sim-planted diff diff-planted mtr types peer-suites bench presets myrocks bench-commit test-binlog replicas restart rollback soak old-snapshot clean distclean help bench-locks plans
 
 build: ## private MariaDB, workspace, plugin
 	@scripts/build
@@ -59,6 +60,9 @@ mtr: build ## our suite under the server's test driver, or what ARGS says
 
 isolation: build ## isolation and locks beside InnoDB, four levels; HISTORIES=16 random ones, SECONDS=60 of load
 	@HISTORIES=$(HISTORIES) LOAD_SECONDS=$(SECONDS) SEED='$(SEED)' scripts/isolation $(ARGS)
+
+plans: build ## EXPLAIN beside InnoDB's: SCALE=1, about 100 MB; ARGS='--only trade'
+	@SCALE='$(SCALE)' scripts/plans $(ARGS)
 
 types: build ## every type and collation compared with InnoDB; ARGS=--quick for a share
 	@scripts/types $(ARGS)

@@ -6,13 +6,14 @@
 use std::path::{Path, PathBuf};
 use std::{env, fs, process};
 
-const SOURCES: [&str; 10] = [
+const SOURCES: [&str; 11] = [
     "binlog.cc",
     "binlog_scan.cc",
     "plugin.cc",
     "psi.cc",
     "hton.cc",
     "handler_ddl.cc",
+    "handler_plan.cc",
     "handler_read.cc",
     "handler_write.cc",
     "describe.cc",

@@ -134,6 +134,24 @@ pub struct AbiInfo {
     pub data_bytes: u64,
     pub index_bytes: u64,
     pub next_autoinc: u64,
+    pub clustered_pages: u64,
+    pub statistics_version: u64,
+}
+
+#[repr(C)]
+pub struct AbiKeyStatistics {
+    pub entries: u64,
+    pub leaf_pages: u64,
+    pub distinct: [u64; 64],
+    pub count: u32,
+    pub reserved: u32,
+}
+
+#[repr(C)]
+pub struct AbiRange {
+    pub rows: u64,
+    pub first_page: u64,
+    pub last_page: u64,
 }
 
 #[repr(C)]

@@ -52,6 +52,15 @@ fn sluice_set_flush_at_commit(mode: u32) -> i32 {
     })
 }
 
+fn sluice_set_statistics(recalculates: u32, sample_pages: u64) -> i32 {
+    guard(|| {
+        let engine = engine::get()?;
+        engine.set_statistics_recalculation(recalculates != 0);
+        engine.set_statistics_sample_pages(sample_pages as usize);
+        Ok(0)
+    })
+}
+
 fn sluice_set_buffer_pool_bytes(bytes: u64) -> i32 {
     guard(|| {
         engine::get()?.set_buffer_pool_bytes(bytes);
@@ -587,6 +596,8 @@ fn sluice_info_of(handler: *const Handler, to: *mut AbiInfo) -> i32 {
             data_bytes: size.data_bytes,
             index_bytes: size.index_bytes,
             next_autoinc: table.autoinc_peek(),
+            clustered_pages: size.clustered_pages,
+            statistics_version: table.statistics().1,
         };
         // SAFETY: `to` is a place for it.
         unsafe { to.write(info) };
@@ -594,14 +605,47 @@ fn sluice_info_of(handler: *const Handler, to: *mut AbiInfo) -> i32 {
     })
 }
 
+fn sluice_key_statistics_of(
+    handler: *const Handler, key: u32, to: *mut AbiKeyStatistics,
+) -> i32 {
+    guard(|| {
+        // SAFETY: argument 1.
+        let handler = unsafe { view(handler)? };
+        let index = handler.shape.index_of_key(key as usize);
+        let mut out =
+            AbiKeyStatistics { entries: 0, leaf_pages: 0, distinct: [0; 64], count: 0, reserved: 0 };
+        if let Some(found) = handler.key_statistics(index) {
+            let count = found.distinct.len().min(out.distinct.len());
+            out.distinct[..count].copy_from_slice(&found.distinct[..count]);
+            (out.entries, out.leaf_pages, out.count) = (found.entries, found.leaf_pages, count as u32);
+        }
+        // SAFETY: `to` is a place for it.
+        unsafe { to.write(out) };
+        Ok(0)
+    })
+}
+
+fn sluice_analyze_table(handler: *mut Handler, session: u64, sample_pages: u64) -> i32 {
+    guard(|| {
+        // SAFETY: argument 1.
+        let handler = unsafe { borrow(handler)? };
+        handler.analyze(engine::get()?, session, sample_pages as usize).map(|()| 0)
+    })
+}
+
 fn sluice_rows_in_range(
     handler: *mut Handler, key: u32, low: *const AbiBound, high: *const AbiBound,
-) -> u64 {
-    guard_or(10, || {
+    to: *mut AbiRange,
+) -> i32 {
+    guard(|| {
         // SAFETY: arguments 1 and 3.
         let (handler, low, high) = unsafe { (borrow(handler)?, bound_of(low), bound_of(high)) };
         let index = handler.shape.index_of_key(key as usize);
-        handler.rows_in_range(index, low, high)
+        let found = handler.rows_in_range(index, low, high)?;
+        let (first_page, last_page) = (found.first_leaf.0, found.last_leaf.0);
+        // SAFETY: `to` is a place for it.
+        unsafe { to.write(AbiRange { rows: found.entries, first_page, last_page }) };
+        Ok(0)
     })
 }
 

@@ -2,11 +2,12 @@
 //!
 //! Safety argument: a record is read only beside the buffers that its BLOB columns point to.
 
-use crate::key::{self, KeyMaker};
+use crate::key::{self, KeyMaker, PartEnds};
 use crate::record::{put_variable, Record};
 use crate::row;
 use crate::shape::{Collator, Column, Index, Kind, Level, Order, Part, Shape};
 use crate::testing::{CaseBlind, MarksLast, Random};
+use sluice_engine::db::KeyParts;
 use std::cmp::Ordering;
 
 fn level(flag: u32, weight: u8, is_padded: bool) -> Level {
@@ -393,6 +394,67 @@ fn only_wanted_columns_are_put_back() {
     }
 }
 
+/// Clustered by (0, 7 DESC); a nullable secondary key, and a unique one without NULL.
+fn with_statistics() -> Shape {
+    let mut shape = shape_of(vec![
+        vec![(0, None, false), (7, None, true)],
+        vec![(5, None, false), (6, Some(3), true), (4, Some(2), false)],
+        vec![(7, None, false), (0, None, true)],
+    ]);
+    shape.indexes[2].unique = true;
+    shape.indexes[1].extended = vec![(0, 4), (7, 12)];
+    shape
+}
+
+#[test]
+fn ends_of_parts_are_found_in_whole_keys_and_in_their_beginnings() {
+    let parts = PartEnds { shape: with_statistics() };
+    assert_eq!([0, 1, 2].map(|index| parts.count(index)), [2, 5, 2]);
+    assert_eq!(key::prefix_of_parts(&parts.shape, 1), [0, 1, 2, 3, 4]);
+    let (mut random, mut blob) = (Random::new(21), Vec::new());
+    for _ in 0..500 {
+        let record = sample(&mut random, &mut blob);
+        let mut scratch = Vec::new();
+        let shape = &parts.shape;
+        let mut maker = KeyMaker { shape, collator: &CaseBlind, scratch: &mut scratch };
+        let mut clustered = Vec::new();
+        maker.put_parts(0, view(&record), &mut clustered);
+        for index in 0..3 {
+            let mut key = Vec::new();
+            maker.put_parts(index, view(&record), &mut key);
+            let declared = key.len();
+            if index == 1 {
+                key.extend_from_slice(&clustered);
+            }
+            let mut all = Vec::new();
+            parts.ends(index, &key, &mut all);
+            assert_eq!(all.len(), parts.count(index));
+            assert_eq!(all.last(), Some(&key.len()));
+            assert_eq!(all[shape.indexes[index].parts.len() - 1], declared);
+            for cut in 0..key.len() {
+                let mut some = Vec::new();
+                parts.ends(index, &key[..cut], &mut some);
+                assert_eq!(some, all.iter().copied().filter(|&e| e <= cut).collect::<Vec<_>>());
+            }
+        }
+    }
+}
+
+#[test]
+fn a_hidden_key_is_the_last_part() {
+    let mut shape = with_statistics();
+    shape.indexes[0] = Index { unique: true, ..Index::default() };
+    shape.hidden_key = true;
+    let parts = PartEnds { shape };
+    assert_eq!([0, 1, 2].map(|index| parts.count(index)), [1, 4, 2]);
+    let mut ends = Vec::new();
+    parts.ends(0, &[1; 8], &mut ends);
+    assert_eq!(ends, [8]);
+    ends.clear();
+    parts.ends(0, &[1; 7], &mut ends);
+    assert_eq!(ends, [0; 0]);
+}
+
 /// Rows and keys as a damaged page would give them: whatever their bytes are, an error or a record.
 #[test]
 fn fuzz_rows_and_keys() {
@@ -417,10 +479,12 @@ fn fuzz_rows_and_keys() {
     }
     let mut record = vec![0u8; RECORD_BYTES];
     let mut variable = Vec::new();
+    let parts = PartEnds { shape: shape.clone() };
     sluice_engine::os::fuzz::fuzz("rows and keys", &corpus, &mut |bytes| {
         for i in 0..shape.indexes.len() {
             let _ = row::unpack(&shape, i, bytes, &[], &mut record);
             let _ = key::parts_len(&shape, i, bytes);
+            parts.ends(i, bytes, &mut Vec::new());
             let _ = key::take_columns(&shape, i, bytes, &mut variable, &mut record);
             let _ = key::split_entry(&shape, i, bytes, bytes);
         }

@@ -5,6 +5,7 @@
 //! one opens it again from the last entry.
 
 use crate::autoinc::Autoinc;
+use crate::engine;
 use crate::errors::HA_ERR_RECORD_IS_THE_SAME;
 use crate::key::{self, KeyMaker};
 use crate::order::successor;
@@ -15,7 +16,8 @@ use crate::shape::{Collator, Index, Shape};
 use sluice_engine::base::codec::put_bytes;
 use sluice_engine::base::{Error, Result};
 use sluice_engine::db::{
-    CheckDepth, Cursor, Direction, Engine, Entry, Killed, ReadMode, RowWrite, Table, TableReport,
+    CheckDepth, Cursor, Direction, Engine, Entry, Killed, RangeEstimate, ReadMode, RowWrite, Table,
+    TableReport,
 };
 use std::ops::Bound;
 use std::sync::Arc;
@@ -36,6 +38,13 @@ pub struct ImageBound<'a> {
     pub image: &'a [u8],
     pub parts: usize,
     pub inclusive: bool,
+}
+
+/// What is known of an index.
+pub struct KeyStatistics {
+    pub entries: u64,
+    pub leaf_pages: u64,
+    pub distinct: Vec<u64>,
 }
 
 pub enum Change {
@@ -156,7 +165,7 @@ impl Handler {
                 "the definition of {name} in the server is not the one it was created with"
             )));
         };
-        name_rows(&table, &shape);
+        name_keys(&table, &shape);
         Ok(Handler {
             stale,
             wanted: Vec::new(),
@@ -190,7 +199,7 @@ impl Handler {
         }
         let table = engine.table(&self.name)?.ok_or(Error::NotFound)?;
         if table.id() != self.table.id() {
-            name_rows(&table, &self.shape);
+            name_keys(&table, &self.shape);
             self.table = table;
             self.scan_end();
         }
@@ -416,13 +425,33 @@ impl Handler {
         Ok(if end.inclusive { below_successor(&key) } else { Bound::Excluded(key) })
     }
 
+    /// ANALYZE TABLE of a session, which may be killed. `sample_pages`: 0 for the default.
+    pub fn analyze(&self, engine: &Engine, session: u64, sample_pages: usize) -> Result<()> {
+        engine.analyze_table(&self.name, sample_pages, &|| engine::is_killed(session))
+    }
+
+    /// How many values each prefix of a key has, by the parts of the server; entries and leaf pages of
+    /// its index. None: not known.
+    pub fn key_statistics(&self, index: usize) -> Option<KeyStatistics> {
+        let (statistics, _) = self.table.statistics();
+        let of_index = statistics?.trees.get(index)?.clone();
+        let prefixes = key::prefix_of_parts(&self.shape, index);
+        // Behind the whole key of a unique index nothing more is told apart.
+        let values = |&i: &usize| of_index.distinct.get(i).copied().unwrap_or(of_index.entries);
+        Some(KeyStatistics {
+            entries: of_index.entries,
+            leaf_pages: of_index.leaf_pages,
+            distinct: prefixes.iter().map(values).collect(),
+        })
+    }
+
     /// Entries between two ends, an estimate.
     pub fn rows_in_range(
         &mut self,
         index: usize,
         low: Option<ImageBound<'_>>,
         high: Option<ImageBound<'_>>,
-    ) -> Result<u64> {
+    ) -> Result<RangeEstimate> {
         let low = match low {
             None => Bound::Unbounded,
             Some(at) => {
@@ -438,7 +467,8 @@ impl Handler {
             None => Bound::Unbounded,
             Some(at) => self.upper(index, at)?,
         };
-        Ok(self.table.range_estimate(index, as_bound(&low), as_bound(&high)))
+        let range = self.table.range_estimate(index, as_bound(&low), as_bound(&high));
+        range.ok_or(Error::NotFound)
     }
 
     pub fn seek(
@@ -779,7 +809,9 @@ impl Handler {
 
 /// The engine follows rows through the indexes and checks these, for which it must know their keys:
 /// where an entry keeps its row's key only the shape of the table says.
-fn name_rows(table: &Table, shape: &Shape) {
+/// What the engine asks about the bytes of keys.
+fn name_keys(table: &Table, shape: &Shape) {
+    table.name_parts(Arc::new(key::PartEnds { shape: shape.clone() }));
     let shape = shape.clone();
     table.name_rows(Arc::new(move |index, key, payload| {
         key::split_entry(&shape, index, key, payload).map(|(row, _)| row.to_vec())

@@ -14,6 +14,7 @@ use crate::record::Record;
 use crate::shape::{Collator, Column, Index, Kind, Order, Part, Shape};
 use sluice_engine::base::codec::Reader;
 use sluice_engine::base::{Error, Result};
+use sluice_engine::db::KeyParts;
 
 pub const HIDDEN_KEY_BYTES: usize = 8;
 
@@ -245,6 +246,62 @@ pub fn parts_len(shape: &Shape, index: usize, key: &[u8]) -> Result<(usize, bool
         has_null |= null;
     }
     Ok((at, has_null))
+}
+
+/// Where the parts of encoded keys end, for statistics: the declared parts, and behind them those of
+/// the clustered key, if the keys go on with it.
+pub struct PartEnds {
+    pub shape: Shape,
+}
+
+impl PartEnds {
+    fn has_clustered_key(&self, index: usize) -> bool {
+        let own = &self.shape.indexes[index];
+        let is_nullable = |part: &Part| self.shape.columns[part.column].null.is_some();
+        index > 0 && !(own.unique && !own.parts.iter().any(is_nullable))
+    }
+
+    /// Parts of the clustered key; the hidden one is one.
+    fn clustered_count(&self) -> usize {
+        self.shape.indexes[0].parts.len().max(1)
+    }
+}
+
+impl KeyParts for PartEnds {
+    fn count(&self, index: usize) -> usize {
+        match self.has_clustered_key(index) {
+            _ if index == 0 => self.clustered_count(),
+            true => self.shape.indexes[index].parts.len() + self.clustered_count(),
+            false => self.shape.indexes[index].parts.len(),
+        }
+    }
+
+    fn ends(&self, index: usize, key: &[u8], ends: &mut Vec<usize>) {
+        let Shape { indexes, hidden_key, .. } = &self.shape;
+        let with_clustered = self.has_clustered_key(index);
+        let behind: &[Part] = if with_clustered { &indexes[0].parts } else { &[] };
+        let mut at = 0;
+        for part in indexes[index].parts.iter().chain(behind) {
+            let Ok((n, _)) = part_len(&self.shape, part, &key[at..]) else { return };
+            at += n;
+            ends.push(at);
+        }
+        let hidden = *hidden_key && (index == 0 || with_clustered);
+        if hidden && key.len() >= at + HIDDEN_KEY_BYTES {
+            ends.push(at + HIDDEN_KEY_BYTES);
+        }
+    }
+}
+
+/// Which prefix of an index's keys belongs to each key part of the server, extended ones included: as
+/// a number from 0 in what [`PartEnds`] counts.
+pub fn prefix_of_parts(shape: &Shape, index: usize) -> Vec<usize> {
+    let Index { parts: own, extended, .. } = &shape.indexes[index];
+    let clustered = |&(column, _): &(usize, usize)| {
+        let at = shape.indexes[0].parts.iter().position(|p| p.column == column);
+        own.len() + at.unwrap_or(0)
+    };
+    (0..own.len()).chain(extended.iter().map(clustered)).collect()
 }
 
 /// A secondary entry taken apart: the clustered key and the stored columns.

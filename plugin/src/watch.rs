@@ -27,7 +27,7 @@ const SYNC: u32 = 2;
 const RESIZE: u32 = 3;
 
 /// As in `cpp/psi.cc`.
-const THREADS: [&str; 8] = [
+const THREADS: [&str; 9] = [
     "sluice-log",
     "sluice-check",
     "sluice-gc",
@@ -36,6 +36,7 @@ const THREADS: [&str; 8] = [
     "sluice-purge",
     "sluice-move",
     "sluice-redo",
+    "sluice-stats",
 ];
 
 /// What is not the engine's own is a file of the binary log.

@@ -95,9 +95,12 @@ fn structures_have_the_same_fields_at_the_same_places() {
     same!("sluice_watch", AbiWatch, 264, locker @ 0, state @ 8);
     same!("sluice_xid", AbiXid, 152, format @ 0, gtrid_bytes @ 8, bqual_bytes @ 16, data @ 24);
     same!("sluice_status_value", AbiStatusValue, 72, name @ 0, value @ 64);
-    same!("sluice_info", AbiInfo, 32, rows @ 0, data_bytes @ 8, index_bytes @ 16,
-        next_autoinc @ 24);
+    same!("sluice_info", AbiInfo, 48, rows @ 0, data_bytes @ 8, index_bytes @ 16,
+        next_autoinc @ 24, clustered_pages @ 32, statistics_version @ 40);
     same!("sluice_autoinc", AbiAutoinc, 40, offset @ 0, increment @ 8, rows @ 16, max @ 24,
         is_alter @ 32);
+    same!("sluice_key_statistics", AbiKeyStatistics, 536, entries @ 0, leaf_pages @ 8,
+        distinct @ 16, count @ 528, reserved @ 532);
+    same!("sluice_range", AbiRange, 24, rows @ 0, first_page @ 8, last_page @ 16);
     same!("sluice_bound", AbiBound, 24, image @ 0, image_bytes @ 8, parts @ 16, inclusive @ 20);
 }

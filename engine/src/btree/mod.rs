@@ -32,6 +32,7 @@ mod inspect;
 mod merge;
 mod node;
 mod record;
+mod sample;
 mod scan;
 mod split;
 mod sweep;
@@ -41,8 +42,10 @@ mod tree;
 
 pub use apply::{apply, change_creates_page, page_lsn};
 pub use check::{check_page, TreeShape};
+pub use estimate::{RangeEstimate, TreeSize};
 pub use inspect::{describe_change, view_page, NodeView};
 pub use record::{decode_record, TreeRecord, RECORD_TREE};
+pub use sample::Sampled;
 pub use scan::{Direction, LeafEnd};
 pub use sweep::Swept;
 pub use tree::{Change, DeadTest, Env, Tree};

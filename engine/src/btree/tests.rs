@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 mod bench;
 mod crash;
+mod sample;
 mod support;
 mod threads;
 use support::{new_store, new_wal};
@@ -299,17 +300,19 @@ fn ascending_keys_fill_their_leaves() {
     let fill = shape.leaf_used_bytes * 100 / (shape.leaves * PAGE_BYTES as u64);
     // They were full when split; then the fence of the left part shortens its keys.
     assert!(fill >= 93, "{fill} % of {shape:?}");
-    let len = tree.estimate_len().unwrap();
-    assert!((30_000..=120_000).contains(&len), "{len}");
+    let size = tree.estimate_size().unwrap();
+    assert!((57_000..=63_000).contains(&size.entries), "{size:?}");
+    assert!(size.leaf_pages.abs_diff(shape.leaves) <= 2, "{size:?} of {shape:?}");
+    assert!(size.pages.abs_diff(shape.leaves + shape.inner_nodes) <= 2, "{size:?} of {shape:?}");
     for (from, to) in [(100u64, 105u64), (10_000, 40_000), (59_000, 59_999), (7, 7)] {
         let (low, high) = (from.to_be_bytes(), to.to_be_bytes());
         let range = (Bound::Included(&low[..]), Bound::Excluded(&high[..]));
-        let estimate = tree.estimate_range(range.0, range.1).unwrap() as f64;
+        let estimate = tree.estimate_range(range.0, range.1).unwrap().entries as f64;
         let exact = (to - from) as f64;
-        assert!((estimate - exact).abs() <= 150.0 + exact * 0.3, "{estimate} for {exact}");
+        assert!((estimate - exact).abs() <= exact * 0.02, "{estimate} for {exact}");
     }
     let backwards = tree.estimate_range(Bound::Excluded(b"z"), Bound::Included(b"a")).unwrap();
-    assert_eq!(backwards, 0);
+    assert_eq!(backwards.entries, 0);
 }
 
 #[test]

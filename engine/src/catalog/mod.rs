@@ -7,6 +7,11 @@
 //!    The first one begins with the number of the others (varint). Names have no zero bytes.
 //! 2. Table ids grow with every create and truncate and are never reused; neither are tree ids.
 //! 3. `definition` belongs to the caller of the engine and is never interpreted here.
+//! 4. Keys that begin with a zero byte name no table; see `statistics`.
+
+mod statistics;
+
+pub use statistics::{IndexStatistics, TableStatistics};
 
 use crate::base::codec::{put_bytes, put_u8, put_varint, Reader};
 use crate::base::limits::VALUE_BYTES_MAX;
@@ -19,6 +24,8 @@ pub const CATALOG_TREE: TreeId = TreeId(1);
 pub const FIRST_USER_TREE: TreeId = TreeId(16);
 
 const FORMAT: u8 = 2;
+/// No name lies below it.
+const FIRST_NAME: &[u8] = &[1];
 /// Bytes of a definition in one entry, beside the number in front.
 const PIECE_BYTES: usize = VALUE_BYTES_MAX - ENTRY_HEADER_BYTES - 8;
 const INDEXES_MAX: u64 = 256;
@@ -164,7 +171,7 @@ impl Catalog {
     /// Every table, in the order of names.
     pub fn load(&self, session: &mut Session) -> Result<Vec<(String, TableDef)>> {
         let mut cursor = Cursor::default();
-        let all = (Bound::Unbounded, Bound::Unbounded);
+        let all = (Bound::Included(FIRST_NAME), Bound::Unbounded);
         let forward = crate::btree::Direction::Forward;
         let mode = ReadMode::Lock { exclusive: false, wait: WaitPolicy::NoWait };
         cursor.start(&self.gate, all.0, all.1, forward, mode);

@@ -26,6 +26,9 @@ const REVERT_STEP_RECORDS: usize = 1024;
 const REVERT_RESTS: u32 = 8;
 const REVERT_REST_MAX: Duration = Duration::from_millis(100);
 const PURGE_STEP_RECORDS: usize = 256;
+/// Sampling for statistics rests so many times as long as it reads.
+const STATISTICS_RESTS: u32 = 4;
+const STATISTICS_REST_MAX: Duration = Duration::from_millis(100);
 const EVICT_STEP_PAGES: usize = 64;
 const IDLE_CHECKPOINT: Duration = Duration::from_secs(30);
 /// Only recovery leaves something to redo.
@@ -65,7 +68,7 @@ struct Worker {
     step: Step,
 }
 
-const WORKERS: [Worker; 8] = [
+const WORKERS: [Worker; 9] = [
     // First: without threads it goes before those who need the pages.
     Worker { name: "sluice-redo", idle: REDO_IDLE, step: Engine::redo_worker_step },
     Worker { name: "sluice-log", idle: Duration::from_millis(50), step: Engine::log_step },
@@ -75,6 +78,7 @@ const WORKERS: [Worker; 8] = [
     Worker { name: "sluice-revert", idle: Duration::from_millis(100), step: Engine::revert_step },
     Worker { name: "sluice-purge", idle: Duration::from_millis(100), step: Engine::purge_step },
     Worker { name: "sluice-move", idle: Duration::from_millis(100), step: Engine::move_step },
+    Worker { name: "sluice-stats", idle: Duration::from_secs(1), step: Engine::statistics_step },
 ];
 
 /// Wakes idle workers. It is not a part of the engine, so that whoever idles does not keep the
@@ -266,6 +270,15 @@ impl Engine {
     fn purge_step(&self) -> Result<Next> {
         self.ctx.table.advance_horizon();
         self.ctx.purge_step(PURGE_STEP_RECORDS).map(Next::from)
+    }
+
+    /// Samples one part of one index for a table that has changed much.
+    fn statistics_step(&self) -> Result<Next> {
+        let began_ns = self.os.now_ns();
+        Ok(match !sync::puts_off() && self.recalculate_some()? {
+            true => self.rest_since(began_ns, 100 * STATISTICS_RESTS, STATISTICS_REST_MAX),
+            false => Next::Idle,
+        })
     }
 
     /// Moves versions out of the log when they hold back too much of it, and drops moved ones.

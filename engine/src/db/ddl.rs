@@ -85,7 +85,10 @@ impl Engine {
     fn drop_logged(&self, name: &str) -> Result<Option<Lsn>> {
         let Some(table) = self.tables.read().get(name).cloned() else { return Ok(None) };
         let mut session = self.system_session();
-        let removed = self.catalog.remove(&mut session, name);
+        let removed = self
+            .catalog
+            .remove(&mut session, name)
+            .and_then(|()| self.catalog.remove_statistics(&mut session, &table.def));
         let end = self.commit_ddl(session, removed)?;
         self.tables.write().remove(name);
         table.retire();
@@ -132,7 +135,10 @@ impl Engine {
             compression: Some(compression_of(old.def.compression)),
         })?;
         let mut session = self.system_session();
-        let replaced = self.catalog.replace(&mut session, name, &def);
+        let replaced = self
+            .catalog
+            .replace(&mut session, name, &def)
+            .and_then(|()| self.catalog.remove_statistics(&mut session, &old.def));
         let end = self.commit_ddl(session, replaced).inspect_err(|_| self.forget_trees(&def))?;
         let is_temporary = old.counters.is_temporary;
         let table = self.table_from_def(name, def, self.created(is_temporary), {
@@ -157,7 +163,7 @@ impl Engine {
 
     /// The catalog change decides. After an error nothing has happened; else it has, and the
     /// answer is what is to be flushed.
-    fn commit_ddl(&self, mut session: Session, outcome: Result<()>) -> Result<Lsn> {
+    pub(crate) fn commit_ddl(&self, mut session: Session, outcome: Result<()>) -> Result<Lsn> {
         if let Err(error) = outcome.and_then(|()| self.wal.admit_ending()) {
             session.rollback();
             self.wake_background();

@@ -4,6 +4,7 @@ use super::background::Bell;
 use super::config::{Config, FlushAtCommit, Host};
 use super::pace::{Pace, Point};
 use super::room::{Purpose, Room};
+use super::statistics::Recalculation;
 use super::table::Table;
 use super::trx::Trx;
 use super::unreadable::Unreadable;
@@ -66,6 +67,7 @@ pub struct Engine {
     pub(crate) catalog_root: PageId,
     pub(crate) old_versions_root: PageId,
     pub(crate) sweep: Mutex<Sweep>,
+    pub(crate) recalculation: Recalculation,
     pub(crate) tables: RwLock<HashMap<String, Arc<Table>>>,
     /// One DDL statement at a time.
     pub(crate) ddl: Mutex<()>,
@@ -146,6 +148,7 @@ impl Engine {
             catalog_root: parts.catalog_root,
             old_versions_root: parts.old_versions_root,
             sweep: Mutex::ranked(Rank::Sweep, Sweep::default()),
+            recalculation: Recalculation::default(),
             tables: RwLock::ranked(Rank::Tables, HashMap::new()),
             ddl: Mutex::ranked(Rank::Ddl, ()),
             next_tree: AtomicU32::new(parts.next_tree),

@@ -53,6 +53,9 @@ mod room;
 mod simulated;
 #[cfg(test)]
 mod space_tests;
+mod statistics;
+#[cfg(test)]
+mod statistics_tests;
 mod status;
 #[cfg(test)]
 mod stress_tests;
@@ -65,7 +68,8 @@ mod unreadable;
 mod wake_tests;
 
 pub use crate::binlog::{Binlog, Completion, Decision, Fallback, Setting, Verdict, Write};
-pub use crate::btree::Direction;
+pub use crate::btree::{Direction, RangeEstimate};
+pub use crate::catalog::{IndexStatistics, TableStatistics};
 pub use crate::txn::{Isolation, ReadMode, Savepoint, WaitPolicy};
 pub use check::{CheckDepth, Killed, TableReport};
 pub use config::{Compression, Config, FlushAtCommit, Host, Level, NoHost};
@@ -73,5 +77,6 @@ pub use engine::Engine;
 pub use estimate::TableSize;
 pub use open::Geometry;
 pub use overtaken::RowNames;
+pub use statistics::KeyParts;
 pub use table::{IndexSpec, Table, TableSpec};
 pub use trx::{Entry, RowWrite, TableCursor as Cursor, Trx};

@@ -428,10 +428,13 @@ impl Engine {
             error if error.is_bad_read() => catalog_damaged(&error),
             other => other,
         });
+        // Without statistics there are estimates.
+        let mut statistics = self.catalog.load_statistics(&mut session).unwrap_or_default();
         for (name, def) in load? {
             newest_table = newest_table.max(def.id);
             let autoinc = counters.get(&def.id).copied().unwrap_or(0).max(def.autoinc_start);
             let table = self.open_table(&name, def, autoinc)?;
+            table.restore_statistics(statistics.remove(&table.id()));
             tables.insert(name, table);
         }
         session.rollback();
@@ -479,6 +482,7 @@ impl Engine {
             long_values,
             counters: Arc::new(counters),
             row_names: OnceLock::new(),
+            key_parts: OnceLock::new(),
             created,
             wal: Arc::clone(&self.wal),
             store: Arc::clone(&self.store),

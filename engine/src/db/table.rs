@@ -3,6 +3,7 @@
 use super::estimate::Remembered;
 use super::hidden_key::HiddenKey;
 use super::overtaken::RowNames;
+use super::statistics::KeyParts;
 use crate::base::codec::put_varint;
 use crate::base::{Csn, Result, TreeId};
 use crate::catalog::TableDef;
@@ -11,7 +12,6 @@ use crate::os::sync::{Mutex, Ranked};
 use crate::store::Store;
 use crate::txn::TreeGate;
 use crate::wal::Wal;
-use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -61,6 +61,7 @@ pub struct Table {
     pub(crate) long_values: Arc<TreeGate>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) row_names: OnceLock<Arc<RowNames>>,
+    pub(crate) key_parts: OnceLock<Arc<dyn KeyParts>>,
     /// Snapshots before this one do not know the table.
     pub(crate) created: Csn,
     pub(crate) wal: Arc<Wal>,
@@ -156,10 +157,6 @@ impl Table {
         self.counters.hidden_key.next(&self.gates[0])
     }
 
-    pub fn range_estimate(&self, index: usize, low: Bound<&[u8]>, high: Bound<&[u8]>) -> u64 {
-        self.gates[index].tree().estimate_range(low, high).unwrap_or(0)
-    }
-
     /// The same table under another name.
     pub(crate) fn renamed(&self, name: &str) -> Table {
         Table {
@@ -169,6 +166,7 @@ impl Table {
             long_values: Arc::clone(&self.long_values),
             counters: Arc::clone(&self.counters),
             row_names: self.row_names.clone(),
+            key_parts: self.key_parts.clone(),
             created: self.created,
             wal: Arc::clone(&self.wal),
             store: Arc::clone(&self.store),

@@ -101,6 +101,24 @@ fn row_key_of(index: usize, key: &[u8], payload: &[u8]) -> Result<Vec<u8>> {
     Ok(if index == 1 { key[key.len() - 4..].to_vec() } else { payload.to_vec() })
 }
 
+/// Keys of one part, with the primary key behind it in the second index.
+struct Parts;
+
+impl KeyParts for Parts {
+    fn count(&self, index: usize) -> usize {
+        if index == 1 {
+            2
+        } else {
+            1
+        }
+    }
+
+    fn ends(&self, index: usize, key: &[u8], ends: &mut Vec<usize>) {
+        let all: &[usize] = [&[4][..], &[1, 5], &[2]][index];
+        ends.extend(all.iter().copied().filter(|&end| end <= key.len()));
+    }
+}
+
 type Model = BTreeMap<u32, Row>;
 
 fn scan(
@@ -179,6 +197,7 @@ struct Life {
 
 fn live(rng: &mut SimRng, engine: &Arc<Engine>, mut model: Model) -> Life {
     let table = engine.table(TABLE).unwrap().unwrap();
+    table.name_parts(Arc::new(Parts));
     let mut trx = engine.begin(1);
     loop {
         let mut draft = model.clone();
@@ -195,6 +214,7 @@ fn live(rng: &mut SimRng, engine: &Arc<Engine>, mut model: Model) -> Life {
         let worked = match rng.below(10) {
             0..=3 => engine.step(),
             4 if rng.chance(30) => engine.checkpoint_now(),
+            5 if rng.chance(30) => engine.analyze_table(TABLE, 0, &|| false),
             _ => engine.flush_log(),
         };
         if worked.is_err() {

@@ -160,21 +160,26 @@ impl Trx {
 
     pub fn insert(&mut self, table: &Table, row: &RowWrite<'_>) -> Result<()> {
         self.session.note_table(table.clustered());
-        table.counters.remembered.row_changed();
         self.row_operation(Purpose::Add, |trx| trx.insert_entries(table, row))?;
+        table.counters.remembered.row_inserted();
         Ok(())
     }
 
     pub fn update(&mut self, table: &Table, old: &RowWrite<'_>, new: &RowWrite<'_>) -> Result<()> {
         self.session.note_table(table.clustered());
-        table.counters.remembered.row_changed();
-        self.row_operation(Purpose::Add, |trx| trx.update_entries(table, old, new))
+        self.row_operation(Purpose::Add, |trx| trx.update_entries(table, old, new))?;
+        // Other changes leave what is known of the keys as it is.
+        if old.entries.iter().zip(new.entries).any(|(before, after)| before.key != after.key) {
+            table.counters.remembered.keys_changed();
+        }
+        Ok(())
     }
 
     pub fn delete(&mut self, table: &Table, old: &RowWrite<'_>) -> Result<()> {
         self.session.note_table(table.clustered());
-        table.counters.remembered.row_changed();
-        self.row_operation(Purpose::Delete, |trx| trx.delete_entries(table, old))
+        self.row_operation(Purpose::Delete, |trx| trx.delete_entries(table, old))?;
+        table.counters.remembered.row_deleted();
+        Ok(())
     }
 
     /// A row changes in all its indexes or in none.

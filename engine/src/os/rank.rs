@@ -31,6 +31,8 @@ ranks! {
     Unranked,
 
     // Long steps, one at a time.
+    /// `db`: a piece of the statistics of a table.
+    Statistics,
     /// `db`: a DDL statement.
     Ddl,
     /// `db`: a checkpoint.
@@ -86,7 +88,7 @@ ranks! {
     Unreadable,
     Threads,
     Autoinc,
-    /// `db`: the last estimate of a table's size.
+    /// `db`: the last estimate of a table's size, and its statistics.
     Estimate,
     /// `txn`: held by those who begin to wait for a lock, or give up.
     LockWaits,

@@ -169,6 +169,9 @@ public:
   int cmp_ref(const uchar *left, const uchar *right) override;
   ha_rows records_in_range(uint key, const key_range *low, const key_range *high,
                            page_range *pages) override;
+  double scan_time() override;
+  double read_time(uint key, uint ranges, ha_rows rows) override;
+  double keyread_time(uint key, uint ranges, ha_rows rows) override;
 
 private:
   bool is_hidden() const { return table_share->primary_key == MAX_KEY; }
@@ -178,7 +181,7 @@ private:
   bool refuse_galera(THD *thd) const;
   sluice_bound bound_of(uint key, const uchar *image, key_part_map parts, bool inclusive) const;
   void note_autoinc(uint32_t how);
-  void describe_selectivity();
+  void describe_selectivity(ha_rows rows, uint64_t version);
   void choose_columns();
 
   /* In the engine; of a partition its own, not the table's. */
@@ -193,6 +196,11 @@ private:
   bool m_server_locked= false;
   bool m_replace= false;
   bool m_scan_started= false;
+  /* What the statistics said when the share was last told. */
+  uint64_t m_statistics_version= 0;
+  double m_clustered_pages= 1.0;
+  /* Leaf pages per entry of each key; empty: not known. */
+  std::vector<double> m_pages_per_entry;
 };
 
 #endif

@@ -1,9 +1,8 @@
 /*
-  Tables as a whole: create, open, drop, rename, truncate, check, and what is known of them.
+  Tables as a whole: create, open, drop, rename, truncate, check.
 */
 #include "ha_sluice.h"
 #include "my_check_opt.h"
-#include <math.h>
 
 const char *sluice_name(const char *path)
 {
@@ -165,8 +164,6 @@ int ha_sluice::check_for_upgrade(HA_CHECK_OPT *)
   return sluice_is_stale(m_handler) ? HA_ADMIN_NEEDS_ALTER : HA_ADMIN_OK;
 }
 
-int ha_sluice::analyze(THD *, HA_CHECK_OPT *) { return HA_ADMIN_OK; }
-
 /* "Table does not support optimize, doing recreate + analyze instead" */
 int ha_sluice::optimize(THD *, HA_CHECK_OPT *) { return HA_ADMIN_TRY_ALTER; }
 
@@ -191,56 +188,4 @@ bool ha_sluice::check_if_incompatible_data(HA_CREATE_INFO *info, uint changes)
                         HA_CREATE_USED_INDEXDIR;
   return changes != IS_EQUAL_YES || info->used_fields & ours ? COMPATIBLE_DATA_NO
                                                              : COMPATIBLE_DATA_YES;
-}
-
-/* Without statistics: each further part of a key divides the rows by the same factor. */
-void ha_sluice::describe_selectivity()
-{
-  for (uint k= 0; k < table->s->keys; k++)
-  {
-    KEY *key= table->key_info + k;
-    uint parts= key->ext_key_parts;
-    bool unique= key->flags & HA_NOSAME;
-    uint own= key->user_defined_key_parts;
-    double rest= unique ? 1.0 : MY_MIN(10.0, double(stats.records));
-    for (uint p= 0; p < parts; p++)
-    {
-      double share= p < own ? double(own - p - 1) / own : 0.0;
-      double rows= p < own ? pow(double(stats.records), share) * (p + 1 == own ? rest : 1.0) : 1.0;
-      if (p + 1 < own)
-        rows= MY_MAX(rows, rest);
-      key->rec_per_key[p]= ulong(MY_MAX(1.0, rows));
-    }
-  }
-}
-
-int ha_sluice::info(uint flag)
-{
-  if (flag & HA_STATUS_ERRKEY)
-  {
-    errkey= sluice_duplicate_key(m_handler);
-    if (errkey == SLUICE_NO_KEY)
-      errkey= uint(-1);
-  }
-  if (!(flag & (HA_STATUS_VARIABLE | HA_STATUS_CONST | HA_STATUS_AUTO)))
-    return 0;
-  sluice_info found;
-  int error= sluice_info_of(m_handler, &found);
-  if (error)
-    return failed(error);
-  if (flag & HA_STATUS_AUTO)
-    stats.auto_increment_value= found.next_autoinc;
-  if (flag & HA_STATUS_VARIABLE)
-  {
-    /* The server takes 0 and 1 for certain. */
-    stats.records= MY_MAX(found.rows, 2);
-    stats.deleted= 0;
-    stats.data_file_length= found.data_bytes;
-    stats.index_file_length= found.index_bytes;
-    stats.mean_rec_length= found.rows ? ulong(found.data_bytes / found.rows) : 0;
-    stats.block_size= 16384;
-  }
-  if (flag & HA_STATUS_CONST)
-    describe_selectivity();
-  return 0;
 }

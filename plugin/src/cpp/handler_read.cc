@@ -185,15 +185,3 @@ int ha_sluice::cmp_ref(const uchar *left, const uchar *right)
     return memcmp(left, right, ref_length);
   return sluice_compare_refs(m_handler, left, right, ref_length);
 }
-
-ha_rows ha_sluice::records_in_range(uint key, const key_range *low, const key_range *high,
-                                    page_range *)
-{
-  sluice_bound from= {}, to= {};
-  if (low)
-    from= bound_of(key, low->key, low->keypart_map, low->flag != HA_READ_AFTER_KEY);
-  if (high)
-    to= bound_of(key, high->key, high->keypart_map, high->flag != HA_READ_BEFORE_KEY);
-  ha_rows rows= sluice_rows_in_range(m_handler, key, &from, &to);
-  return MY_MAX(rows, 1);
-}

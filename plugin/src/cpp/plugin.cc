@@ -63,6 +63,36 @@ static MYSQL_SYSVAR_ENUM(compression, compression, PLUGIN_VAR_READONLY | PLUGIN_
     "Compression of pages on disk: none, lz4 or zstd", nullptr, nullptr, 1,
     &compression_typelib);
 
+static my_bool stats_auto_recalc;
+static ulonglong stats_sample_pages;
+
+static void update_statistics()
+{
+  sluice_set_statistics(stats_auto_recalc, stats_sample_pages);
+}
+
+static void update_auto_recalc(THD *, st_mysql_sys_var *, void *to, const void *value)
+{
+  *static_cast<my_bool *>(to)= *static_cast<const my_bool *>(value);
+  update_statistics();
+}
+
+static void update_sample_pages(THD *, st_mysql_sys_var *, void *to, const void *value)
+{
+  *static_cast<ulonglong *>(to)= *static_cast<const ulonglong *>(value);
+  update_statistics();
+}
+
+static MYSQL_SYSVAR_BOOL(stats_auto_recalc, stats_auto_recalc, PLUGIN_VAR_OPCMDARG,
+    "Refresh the statistics of a table in the background when a tenth of its rows has changed, as "
+    "innodb_stats_auto_recalc",
+    nullptr, update_auto_recalc, 1);
+
+static MYSQL_SYSVAR_ULONGLONG(stats_sample_pages, stats_sample_pages, PLUGIN_VAR_RQCMDARG,
+    "Leaf pages that statistics read for each part of a key, as "
+    "innodb_stats_persistent_sample_pages. STATS_SAMPLE_PAGES of a table goes before it in ANALYZE",
+    nullptr, update_sample_pages, 20, 1, 100000, 0);
+
 static void update_binlog_in_log(THD *, st_mysql_sys_var *, void *to, const void *value)
 {
   *static_cast<my_bool *>(to)= *static_cast<const my_bool *>(value);
@@ -136,6 +166,7 @@ st_mysql_sys_var *sluice_plugin_variables[]= {
     MYSQL_SYSVAR(log_dir),          MYSQL_SYSVAR(flush_log_at_trx_commit),
     MYSQL_SYSVAR(lock_wait_timeout), MYSQL_SYSVAR(compression),
     MYSQL_SYSVAR(allow_backup_stage),
+    MYSQL_SYSVAR(stats_auto_recalc), MYSQL_SYSVAR(stats_sample_pages),
     nullptr,
 };
 }
@@ -200,6 +231,7 @@ int sluice_plugin_start(void *hton)
   sluice_psi_register();
   if (!sluice_start(&config, &sluice_host_of_server))
   {
+    update_statistics();
     if (!sluice_drop_temporary_tables())
     {
       if (!sluice_binlog_plugin_start())

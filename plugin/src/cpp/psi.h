@@ -3,7 +3,7 @@
 #include "sluice_abi.h"
 
 /* The thread of the plugin that is not one of the engine's (src/watch.rs counts those). */
-enum { SLUICE_THREAD_BINLOG= 8 };
+enum { SLUICE_THREAD_BINLOG= 9 };
 
 /* Before anything else of this file. */
 void sluice_psi_register();

@@ -204,9 +204,29 @@ typedef struct sluice_info
   uint64_t data_bytes;
   uint64_t index_bytes;
   uint64_t next_autoinc;
+  uint64_t clustered_pages;
+  uint64_t statistics_version; /* grows when statistics are refreshed */
 } sluice_info;
 
-/* One end of a range, as the server gives it. */
+#define SLUICE_STATISTICS_PARTS_MAX 64
+
+typedef struct sluice_key_statistics
+{
+  uint64_t entries;
+  uint64_t leaf_pages;
+  /* by key parts, extended ones included: values of the key up to this part */
+  uint64_t distinct[SLUICE_STATISTICS_PARTS_MAX];
+  uint32_t count; /* of distinct; 0: nothing is known */
+  uint32_t reserved;
+} sluice_key_statistics;
+
+typedef struct sluice_range
+{
+  uint64_t rows;
+  uint64_t first_page; /* leaves of the two ends */
+  uint64_t last_page;
+} sluice_range;
+
 /* A question for AUTO_INCREMENT values: how many rows are expected, the column's largest value. */
 typedef struct sluice_autoinc
 {
@@ -229,6 +249,7 @@ enum
   SLUICE_AUTOINC_STORED= 4
 };
 
+/* One end of a range, as the server gives it. */
 typedef struct sluice_bound
 {
   const uint8_t *image; /* null: no bound */
@@ -249,6 +270,8 @@ int32_t sluice_flush_log(void);
 int32_t sluice_set_flush_at_commit(uint32_t mode);
 int32_t sluice_set_buffer_pool_bytes(uint64_t bytes);
 int32_t sluice_set_log_capacity_bytes(uint64_t bytes);
+/* recalculates: in the background when enough has changed */
+int32_t sluice_set_statistics(uint32_t recalculates, uint64_t sample_pages);
 size_t sluice_status(sluice_status_value *to, size_t room);
 int32_t sluice_status_text(sluice_print print, void *context);
 int32_t sluice_interrupt(uint64_t session);
@@ -361,8 +384,12 @@ int32_t sluice_check_table(sluice_handler *handler, uint32_t quick, sluice_print
 /* Was an index built with other weights of a collation than the server has now? */
 int32_t sluice_is_stale(const sluice_handler *handler);
 int32_t sluice_info_of(const sluice_handler *handler, sluice_info *to);
-uint64_t sluice_rows_in_range(sluice_handler *handler, uint32_t key, const sluice_bound *low,
-                              const sluice_bound *high);
+int32_t sluice_key_statistics_of(const sluice_handler *handler, uint32_t key,
+                                 sluice_key_statistics *to);
+/* sample_pages: leaves read for each part of a key; 0: as sluice_set_statistics said */
+int32_t sluice_analyze_table(sluice_handler *handler, uint64_t session, uint64_t sample_pages);
+int32_t sluice_rows_in_range(sluice_handler *handler, uint32_t key, const sluice_bound *low,
+                             const sluice_bound *high, sluice_range *to);
 /* first: where the server stands, then the first value. */
 int32_t sluice_autoinc_get(sluice_handler *handler, sluice_session *session,
                            const sluice_autoinc *wanted, uint64_t *first, uint64_t *count);

@@ -1,7 +1,7 @@
 //! What a table holds.
 
 use sluice_engine::base::Result;
-use sluice_engine::db::{Entry, IndexSpec, RowWrite, TableSpec};
+use sluice_engine::db::{Entry, IndexSpec, KeyParts, RowWrite, TableSpec};
 use sluice_engine::os::sim::SimRng;
 use std::collections::BTreeMap;
 
@@ -29,6 +29,20 @@ pub fn spec() -> TableSpec {
 /// Where the entries of the indexes keep the primary key.
 pub fn name_of(index: usize, key: &[u8], payload: &[u8]) -> Result<Vec<u8>> {
     Ok(if index == 1 { key[1..].to_vec() } else { payload.to_vec() })
+}
+
+/// Where the parts of the indexes' keys end.
+pub struct Parts;
+
+impl KeyParts for Parts {
+    fn count(&self, index: usize) -> usize {
+        [1, 2, 1][index]
+    }
+
+    fn ends(&self, index: usize, key: &[u8], ends: &mut Vec<usize>) {
+        let all: &[usize] = [&[4][..], &[1, 5], &[2]][index];
+        ends.extend(all.iter().copied().filter(|&end| end <= key.len()));
+    }
 }
 
 impl Row {

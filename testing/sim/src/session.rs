@@ -2,7 +2,7 @@
 
 use crate::check;
 use crate::model::{Changes, Model, TableKey, Xid};
-use crate::row::{name_of, Row, Rows};
+use crate::row::{name_of, Parts, Row, Rows};
 use crate::world::Life;
 use sluice_engine::base::{Error, Result};
 use sluice_engine::db::{
@@ -186,6 +186,7 @@ impl Session {
             return None;
         };
         table.name_rows(Arc::new(name_of));
+        table.name_parts(Arc::new(Parts));
         self.used.insert(name.to_string(), Use { key, table: Arc::clone(&table) });
         Some((key, table))
     }

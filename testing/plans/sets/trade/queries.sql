@@ -1,0 +1,44 @@
+-- t01_price_summary
+select is_returned, state, sum(quantity), sum(price), sum(price * (1 - discount)), avg(quantity), count(*) from item where shipped_on <= '1998-12-01' - interval 90 day group by is_returned, state order by is_returned, state;
+-- t02_cheapest_vendor
+select v.balance, v.name, c.name, p.product_id, p.maker from product p, vendor v, offer o, country c, area a where p.product_id = o.product_id and v.vendor_id = o.vendor_id and p.size = 15 and p.kind like '%BRASS' and v.country_id = c.country_id and c.area_id = a.area_id and a.name = 'EAST' and o.cost = (select min(o2.cost) from offer o2, vendor v2, country c2, area a2 where p.product_id = o2.product_id and v2.vendor_id = o2.vendor_id and v2.country_id = c2.country_id and c2.area_id = a2.area_id and a2.name = 'EAST') order by v.balance desc, c.name, v.name, p.product_id limit 100;
+-- t03_open_purchases
+select i.purchase_id, sum(i.price * (1 - i.discount)) as revenue, p.made_on, p.ship_urgency from client k, purchase p, item i where k.branch = 'BUILDING' and k.client_id = p.client_id and i.purchase_id = p.purchase_id and p.made_on < '1995-03-15' and i.shipped_on > '1995-03-15' group by i.purchase_id, p.made_on, p.ship_urgency order by revenue desc, p.made_on limit 10;
+-- t04_late_purchases
+select urgency, count(*) from purchase p where p.made_on >= '1993-07-01' and p.made_on < '1993-10-01' and exists (select * from item i where i.purchase_id = p.purchase_id and i.promised_on < i.received_on) group by urgency order by urgency;
+-- t05_local_vendors
+select c.name, sum(i.price * (1 - i.discount)) as revenue from client k, purchase p, item i, vendor v, country c, area a where k.client_id = p.client_id and i.purchase_id = p.purchase_id and i.vendor_id = v.vendor_id and k.country_id = v.country_id and v.country_id = c.country_id and c.area_id = a.area_id and a.name = 'SOUTH' and p.made_on >= '1994-01-01' and p.made_on < '1995-01-01' group by c.name order by revenue desc;
+-- t06_forecast
+select sum(price * discount) from item where shipped_on >= '1994-01-01' and shipped_on < '1995-01-01' and discount between 0.05 and 0.07 and quantity < 24;
+-- t07_volume_between
+select c1.name, c2.name, year(i.shipped_on) as y, sum(i.price * (1 - i.discount)) from vendor v, item i, purchase p, client k, country c1, country c2 where v.vendor_id = i.vendor_id and p.purchase_id = i.purchase_id and k.client_id = p.client_id and v.country_id = c1.country_id and k.country_id = c2.country_id and ((c1.name = 'COUNTRY6' and c2.name = 'COUNTRY7') or (c1.name = 'COUNTRY7' and c2.name = 'COUNTRY6')) and i.shipped_on between '1995-01-01' and '1996-12-31' group by c1.name, c2.name, y order by c1.name, c2.name, y;
+-- t08_market_share
+select year(p.made_on) as y, sum(if(c2.name = 'COUNTRY2', i.price * (1 - i.discount), 0)) / sum(i.price * (1 - i.discount)) from product r, vendor v, item i, purchase p, client k, country c1, country c2, area a where r.product_id = i.product_id and v.vendor_id = i.vendor_id and i.purchase_id = p.purchase_id and p.client_id = k.client_id and k.country_id = c1.country_id and c1.area_id = a.area_id and a.name = 'EAST' and v.country_id = c2.country_id and p.made_on between '1995-01-01' and '1996-12-31' and r.kind = 'ECONOMY BRUSHED STEEL' group by y order by y;
+-- t09_profit
+select c.name, year(p.made_on) as y, sum(i.price * (1 - i.discount) - o.cost * i.quantity) from product r, vendor v, item i, offer o, purchase p, country c where v.vendor_id = i.vendor_id and o.vendor_id = i.vendor_id and o.product_id = i.product_id and r.product_id = i.product_id and p.purchase_id = i.purchase_id and v.country_id = c.country_id and r.name like '%green%' group by c.name, y order by c.name, y desc;
+-- t10_returned
+select k.client_id, k.name, sum(i.price * (1 - i.discount)) as revenue, k.balance, c.name from client k, purchase p, item i, country c where k.client_id = p.client_id and i.purchase_id = p.purchase_id and p.made_on >= '1993-10-01' and p.made_on < '1994-01-01' and i.is_returned = 'R' and k.country_id = c.country_id group by k.client_id order by revenue desc limit 20;
+-- t11_important_offers
+select o.product_id, sum(o.cost * o.available) as value from offer o, vendor v, country c where o.vendor_id = v.vendor_id and v.country_id = c.country_id and c.name = 'COUNTRY7' group by o.product_id having value > (select sum(o2.cost * o2.available) * 0.001 from offer o2, vendor v2, country c2 where o2.vendor_id = v2.vendor_id and v2.country_id = c2.country_id and c2.name = 'COUNTRY7') order by value desc;
+-- t12_ship_modes
+select i.ship_mode, sum(p.urgency in ('1-URGENT', '2-HIGH')), sum(p.urgency not in ('1-URGENT', '2-HIGH')) from purchase p, item i where p.purchase_id = i.purchase_id and i.ship_mode in ('MAIL', 'SHIP') and i.promised_on < i.received_on and i.shipped_on < i.promised_on and i.received_on >= '1994-01-01' and i.received_on < '1995-01-01' group by i.ship_mode order by i.ship_mode;
+-- t13_purchases_per_client
+select n, count(*) as clients from (select k.client_id, count(p.purchase_id) as n from client k left join purchase p on k.client_id = p.client_id and p.notes not like '%special%requests%' group by k.client_id) per_client group by n order by clients desc, n desc;
+-- t14_promotion
+select 100 * sum(if(r.kind like 'PROMO%', i.price * (1 - i.discount), 0)) / sum(i.price * (1 - i.discount)) from item i, product r where i.product_id = r.product_id and i.shipped_on >= '1995-09-01' and i.shipped_on < '1995-10-01';
+-- t15_top_vendor
+with revenue as (select vendor_id, sum(price * (1 - discount)) as total from item where shipped_on >= '1996-01-01' and shipped_on < '1996-04-01' group by vendor_id) select v.vendor_id, v.name, r.total from vendor v, revenue r where v.vendor_id = r.vendor_id and r.total = (select max(total) from revenue) order by v.vendor_id;
+-- t16_vendors_of_kinds
+select r.brand, r.kind, r.size, count(distinct o.vendor_id) as vendors from offer o, product r where r.product_id = o.product_id and r.brand <> 'Brand#45' and r.kind not like 'MEDIUM POLISHED%' and r.size in (49, 14, 23, 45, 19, 3, 36, 9) and o.vendor_id not in (select vendor_id from vendor where notes like '%Client%Complaints%') group by r.brand, r.kind, r.size order by vendors desc, r.brand, r.kind, r.size;
+-- t17_small_quantities
+select sum(i.price) / 7 from item i, product r where r.product_id = i.product_id and r.brand = 'Brand#23' and r.wrapping = 'MED BOX' and i.quantity < (select 0.2 * avg(i2.quantity) from item i2 where i2.product_id = r.product_id);
+-- t18_large_purchases
+select k.name, k.client_id, p.purchase_id, p.made_on, p.total, sum(i.quantity) from client k, purchase p, item i where p.purchase_id in (select purchase_id from item group by purchase_id having sum(quantity) > 280) and k.client_id = p.client_id and p.purchase_id = i.purchase_id group by k.name, k.client_id, p.purchase_id, p.made_on, p.total order by p.total desc, p.made_on limit 100;
+-- t19_discounted
+select sum(i.price * (1 - i.discount)) from item i, product r where r.product_id = i.product_id and i.ship_mode in ('AIR', 'REG AIR') and i.instructions = 'DELIVER IN PERSON' and ((r.brand = 'Brand#12' and r.wrapping in ('SM CASE', 'SM BOX') and i.quantity between 1 and 11 and r.size between 1 and 5) or (r.brand = 'Brand#23' and r.wrapping in ('MED BAG', 'MED BOX') and i.quantity between 10 and 20 and r.size between 1 and 10) or (r.brand = 'Brand#34' and r.wrapping in ('LG CASE', 'LG BOX') and i.quantity between 20 and 30 and r.size between 1 and 15));
+-- t20_promotable
+select v.name, v.street from vendor v, country c where v.vendor_id in (select o.vendor_id from offer o where o.product_id in (select product_id from product where name like 'forest%') and o.available > (select 0.5 * sum(i.quantity) from item i where i.product_id = o.product_id and i.vendor_id = o.vendor_id and i.shipped_on >= '1994-01-01' and i.shipped_on < '1995-01-01')) and v.country_id = c.country_id and c.name = 'COUNTRY3' order by v.name;
+-- t21_waiting
+select v.name, count(*) as waits from vendor v, item i1, purchase p, country c where v.vendor_id = i1.vendor_id and p.purchase_id = i1.purchase_id and p.state = 'F' and i1.received_on > i1.promised_on and exists (select * from item i2 where i2.purchase_id = i1.purchase_id and i2.vendor_id <> i1.vendor_id) and not exists (select * from item i3 where i3.purchase_id = i1.purchase_id and i3.vendor_id <> i1.vendor_id and i3.received_on > i3.promised_on) and v.country_id = c.country_id and c.name = 'COUNTRY20' group by v.name order by waits desc, v.name limit 100;
+-- t22_idle_clients
+select left(k.phone, 2) as code, count(*), sum(k.balance) from client k where left(k.phone, 2) in ('13', '31', '23', '29', '30', '18', '17') and k.balance > (select avg(k2.balance) from client k2 where k2.balance > 0 and left(k2.phone, 2) in ('13', '31', '23', '29', '30', '18', '17')) and not exists (select * from purchase p where p.client_id = k.client_id) group by code order by code;
