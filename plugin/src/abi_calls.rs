@@ -429,9 +429,9 @@ fn sluice_delete(handler: *mut Handler, session: *mut Session, record: *const u8
     })
 }
 
-fn sluice_duplicate_key(handler: *const Handler) -> u32 {
+fn sluice_duplicate_key(handler: *const Handler, session: *mut Session) -> u32 {
     // SAFETY: argument 1.
-    guard_or(u32::MAX, || Ok(unsafe { view(handler)? }.duplicate_key as u32))
+    guard_or(u32::MAX, || unsafe { Ok(view(handler)?.duplicate_key(borrow(session)?) as u32) })
 }
 
 fn sluice_range_end(handler: *mut Handler, key: u32, end: *const AbiBound) -> i32 {

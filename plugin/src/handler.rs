@@ -12,7 +12,7 @@ use crate::order::successor;
 use crate::record::Record;
 use crate::row;
 use crate::session::Session;
-use crate::shape::{Collator, Index, Shape};
+use crate::shape::{Collator, Index, Part, Shape};
 use sluice_engine::base::codec::put_bytes;
 use sluice_engine::base::{Error, Result};
 use sluice_engine::db::{
@@ -131,11 +131,11 @@ pub struct Handler {
     collator: &'static (dyn Collator + Sync),
     pub mode: ReadMode,
     keyread: Keyread,
-    /// The statement wants columns of the primary key of which a secondary entry has a prefix only:
-    /// positions are made from them.
-    wants_row: bool,
+    /// By index: the statement wants a column of which an entry has a prefix only. Of the primary
+    /// key, because positions are made from it; of the index itself, because the server compares
+    /// the record with the end of a range. Empty: none.
+    wants_row: Vec<bool>,
     pub replace: bool,
-    pub duplicate_key: usize,
     pub autoinc: Autoinc,
     range_end: Option<Bound<Vec<u8>>>,
     cursor: Cursor,
@@ -175,9 +175,8 @@ impl Handler {
             collator,
             mode: ReadMode::Snapshot,
             keyread: Keyread::Off,
-            wants_row: false,
+            wants_row: Vec::new(),
             replace: false,
-            duplicate_key: 0,
             autoinc: Autoinc::default(),
             range_end: None,
             cursor: Cursor::default(),
@@ -231,17 +230,19 @@ impl Handler {
 
     fn want_all(&mut self) {
         self.wanted.clear();
-        self.wants_row = false;
+        self.wants_row.clear();
     }
 
     /// The statement reads the columns of `bits`, one bit each. With `all` it gets every column;
     /// else those and the ones of the primary key.
     pub fn want(&mut self, bits: &[u8], all: bool) {
-        let Handler { shape, wanted, .. } = self;
+        let Handler { shape, wanted, wants_row, .. } = self;
         let is_set = |c: usize| bits.get(c / 8).is_none_or(|b| b >> (c % 8) & 1 == 1);
         let primary = &shape.indexes[0].parts;
-        let mut cut = primary.iter().filter(|p| !p.is_whole(&shape.columns));
-        self.wants_row = cut.any(|p| is_set(p.column)) && !crate::planted::is("A1");
+        let is_cut = |p: &Part| !p.is_whole(&shape.columns) && is_set(p.column);
+        let is_cut_primary = primary.iter().any(is_cut) && !crate::planted::is("A1");
+        wants_row.clear();
+        wants_row.extend(shape.indexes.iter().map(|i| is_cut_primary || i.parts.iter().any(is_cut)));
         wanted.clear();
         if !all {
             wanted.extend((0..shape.columns.len()).map(is_set));
@@ -292,8 +293,7 @@ impl Handler {
         self.make_entries(0, record);
         session.trx.set_replace(self.replace);
         let entries = as_entries(&self.entries[0]);
-        let done = session.trx.insert(&self.table, &RowWrite { entries: &entries });
-        self.note_duplicate(session, done)
+        session.trx.insert(&self.table, &RowWrite { entries: &entries })
     }
 
     pub fn update(
@@ -312,8 +312,7 @@ impl Handler {
         }
         let (old, new) = (as_entries(old), as_entries(new));
         let (old, new) = (RowWrite { entries: &old }, RowWrite { entries: &new });
-        let done = session.trx.update(&self.table, &old, &new);
-        self.note_duplicate(session, done).map(|()| Change::Done)
+        session.trx.update(&self.table, &old, &new).map(|()| Change::Done)
     }
 
     pub fn delete(&mut self, session: &mut Session, record: Record<'_>) -> Result<()> {
@@ -324,11 +323,10 @@ impl Handler {
         session.trx.delete(&self.table, &RowWrite { entries: &entries })
     }
 
-    fn note_duplicate(&mut self, session: &Session, done: Result<()>) -> Result<()> {
-        if matches!(done, Err(Error::Duplicate)) {
-            self.duplicate_key = self.shape.key_of_index(session.trx.duplicate_index());
-        }
-        done
+    /// The key of the last duplicate. The transaction knows it: a row that moves to another partition
+    /// fails in another handler than the one that the server asks.
+    pub fn duplicate_key(&self, session: &Session) -> usize {
+        self.shape.key_of_index(session.trx.duplicate_index())
     }
 
     fn took_lock(&self, session: &Session) -> bool {
@@ -738,7 +736,8 @@ impl Handler {
         let (clustered, stored) = key::split_entry(&self.shape, index, entry_key, payload)?;
         self.row_key.clear();
         self.row_key.extend_from_slice(clustered);
-        if self.keyread != Keyread::Off && !self.wants_row {
+        let wants_row = self.wants_row.get(self.scan.index) == Some(&true);
+        if self.keyread != Keyread::Off && !wants_row {
             let is_locking = self.mode != ReadMode::Snapshot;
             if is_locking && !self.lock_row(session)? {
                 return Ok(false);

@@ -258,7 +258,7 @@ impl PartEnds {
     fn has_clustered_key(&self, index: usize) -> bool {
         let own = &self.shape.indexes[index];
         let is_nullable = |part: &Part| self.shape.columns[part.column].null.is_some();
-        index > 0 && !(own.unique && !own.parts.iter().any(is_nullable))
+        index > 0 && (!own.unique || own.parts.iter().any(is_nullable))
     }
 
     /// Parts of the clustered key; the hidden one is one.

@@ -117,7 +117,7 @@ impl Catalog {
     pub fn load_statistics(&self, session: &mut Session) -> Result<HashMap<u64, TableStatistics>> {
         let mut cursor = Cursor::default();
         let mode = ReadMode::Lock { exclusive: false, wait: WaitPolicy::NoWait };
-        let to = Bound::Excluded(&super::FIRST_NAME[..]);
+        let to = Bound::Excluded(super::FIRST_NAME);
         cursor.start(&self.gate, Bound::Included(FRONT), to, Direction::Forward, mode);
         let mut found: HashMap<u64, Option<TableStatistics>> = HashMap::new();
         while session.next(&mut cursor)? {

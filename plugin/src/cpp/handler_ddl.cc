@@ -169,6 +169,12 @@ int ha_sluice::optimize(THD *, HA_CHECK_OPT *) { return HA_ADMIN_TRY_ALTER; }
 
 void ha_sluice::update_create_info(HA_CREATE_INFO *info)
 {
+  if (!table->found_next_number_field)
+  {
+    /* AUTO_INCREMENT=n means nothing then, and SHOW CREATE TABLE does not say it. */
+    info->auto_increment_value= 0;
+    return;
+  }
   if (info->used_fields & HA_CREATE_USED_AUTO)
     return;
   this->info(HA_STATUS_AUTO);

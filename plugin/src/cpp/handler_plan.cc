@@ -40,7 +40,7 @@ int ha_sluice::info(uint flag)
 {
   if (flag & HA_STATUS_ERRKEY)
   {
-    errkey= sluice_duplicate_key(m_handler);
+    errkey= sluice_duplicate_key(m_handler, sluice_session_of(ha_thd()));
     if (errkey == SLUICE_NO_KEY)
       errkey= uint(-1);
   }

@@ -361,7 +361,7 @@ int32_t sluice_insert(sluice_handler *handler, sluice_session *session, const ui
 int32_t sluice_update(sluice_handler *handler, sluice_session *session, const uint8_t *before,
                       const uint8_t *after);
 int32_t sluice_delete(sluice_handler *handler, sluice_session *session, const uint8_t *record);
-uint32_t sluice_duplicate_key(const sluice_handler *handler);
+uint32_t sluice_duplicate_key(const sluice_handler *handler, sluice_session *session);
 int32_t sluice_range_end(sluice_handler *handler, uint32_t key, const sluice_bound *end);
 int32_t sluice_seek(sluice_handler *handler, sluice_session *session, uint32_t key,
                     const sluice_bound *at, uint32_t find, uint8_t *record);
