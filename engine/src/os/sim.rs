@@ -185,11 +185,14 @@ impl SimOs {
         self.world.lock().spells.push(spell);
     }
 
-    /// The machine is well again, and nobody has met any trouble.
+    /// The machine is well again. What calls have met before may still be told of.
     pub fn heal(&self) {
-        let mut world = self.world.lock();
-        world.spells.clear();
-        world.met.clear();
+        self.world.lock().spells.clear();
+    }
+
+    /// Nobody tells any more of what was met.
+    pub fn forget_met(&self) {
+        self.world.lock().met.clear();
     }
 
     /// Troubles that calls have failed with since the machine was well.

@@ -316,6 +316,7 @@ impl World {
         self.os.heal();
         // Workers that met an error rest.
         sleep(WELL_AGAIN);
+        self.os.forget_met();
         if operator::flushing(life, Engine::checkpoint_now).is_err() {
             return;
         }
