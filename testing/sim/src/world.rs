@@ -27,7 +27,7 @@ const QUIET_MAX: Duration = Duration::from_secs(3000);
 /// know of such pages.
 const PLACES_STAY_BAD: bool = false;
 /// After it nobody rests because of an error, and nobody waits for room.
-const WELL_AGAIN: Duration = Duration::from_secs(120);
+const TURNS_WELL_AGAIN: u64 = 120;
 const STEPS_WELL_AGAIN: u64 = 30;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -315,7 +315,8 @@ impl World {
         }
         self.os.heal();
         // Workers that met an error rest.
-        sleep(WELL_AGAIN);
+        // In turns: a long sleep may end at once, when time jumps.
+        (0..TURNS_WELL_AGAIN).for_each(|_| sleep(Duration::from_secs(1)));
         self.os.forget_met();
         if operator::flushing(life, Engine::checkpoint_now).is_err() {
             return;
