@@ -242,7 +242,8 @@ impl Handler {
         let is_cut = |p: &Part| !p.is_whole(&shape.columns) && is_set(p.column);
         let is_cut_primary = primary.iter().any(is_cut) && !crate::planted::is("A1");
         wants_row.clear();
-        wants_row.extend(shape.indexes.iter().map(|i| is_cut_primary || i.parts.iter().any(is_cut)));
+        wants_row
+            .extend(shape.indexes.iter().map(|i| is_cut_primary || i.parts.iter().any(is_cut)));
         wanted.clear();
         if !all {
             wanted.extend((0..shape.columns.len()).map(is_set));

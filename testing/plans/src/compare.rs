@@ -138,9 +138,12 @@ mod tests {
         let (a, b) = (step("a", "k", 10.0), step("b", "k", 10.0));
         assert!(is_same(&[a.clone(), b.clone()], &[step("a", "k", 900.0), b.clone()]));
         assert!(!is_same(&[a.clone(), b.clone()], &[b.clone(), a.clone()]));
-        assert!(!is_same(&[a.clone()], &[step("a", "other", 10.0)]));
-        assert!(!is_same(&[a.clone()], &[a.clone(), b]));
-        assert!(!is_same(&[a.clone()], &[Step { access: "range".into(), ..a.clone() }]));
+        assert!(!is_same(std::slice::from_ref(&a), &[step("a", "other", 10.0)]));
+        assert!(!is_same(std::slice::from_ref(&a), &[a.clone(), b]));
+        assert!(!is_same(
+            std::slice::from_ref(&a),
+            &[Step { access: "range".into(), ..a.clone() }]
+        ));
         assert!(a.is_far(&step("a", "k", 31.0)) && !a.is_far(&step("a", "k", 29.0)));
     }
 }
