@@ -10,7 +10,8 @@ use super::record::{
 use super::recover::BinlogRecovery;
 use super::stats::{add, value, Counters, Fallback};
 use crate::base::{Lsn, Result};
-use crate::os::sync::Mutex;
+use crate::os::rank::Rank;
+use crate::os::sync::{Mutex, Ranked};
 use crate::os::{File, OpenMode, Os};
 use crate::wal::Wal;
 use std::collections::VecDeque;
@@ -139,14 +140,17 @@ impl Binlog {
         Arc::new(Binlog {
             os,
             wal,
-            inner: Mutex::new(inner),
-            recovered: Mutex::new((!recovered.is_settled()).then_some(recovered)),
-            known: Mutex::default(),
-            decisions: Mutex::default(),
-            base: Mutex::default(),
-            syncing: Mutex::default(),
+            inner: Mutex::ranked(Rank::BinlogState, inner),
+            recovered: Mutex::ranked(
+                Rank::BinlogRecovered,
+                (!recovered.is_settled()).then_some(recovered),
+            ),
+            known: Mutex::ranked(Rank::BinlogKnown, None),
+            decisions: Mutex::ranked(Rank::BinlogDecisions, Decisions::default()),
+            base: Mutex::ranked(Rank::BinlogBase, None),
+            syncing: Mutex::ranked(Rank::BinlogSyncing, ()),
             unflushed_prepare: AtomicU64::new(0),
-            covered: Mutex::default(),
+            covered: Mutex::ranked(Rank::BinlogCovered, VecDeque::new()),
             is_on: AtomicBool::new(false),
             last_sync_ns,
             unsynced_bytes: AtomicU64::new(0),

@@ -58,6 +58,18 @@ ranks! {
     /// Sleep: a transaction waits for a row lock.
     RowLockWait,
 
+    // The binlog, whose group is flushed with its state held.
+    /// `binlog`: one sync of the files in the background.
+    BinlogSyncing,
+    /// `binlog`: what a start found and completes.
+    BinlogRecovered,
+    /// `binlog`: the file and the group being written.
+    BinlogState,
+    BinlogKnown,
+    BinlogDecisions,
+    BinlogBase,
+    BinlogCovered,
+
     // The page store's long steps; a checkpoint flushes the log in between.
     /// `store`: one checkpoint of the map.
     StoreCheckpointer,
@@ -140,6 +152,11 @@ ranks! {
     SegmentSet,
     LogCause,
     LogWaiter,
+
+    // Inspection of a stopped directory: it stands where files are.
+    OverlayNames,
+    OverlayLayer,
+    Listener,
 }
 
 impl Rank {
@@ -180,6 +197,7 @@ mod held {
 
     fn check(rank: Rank, nests: bool) {
         if rank == Rank::Unranked {
+            assert!(cfg!(test), "a lock of the engine has no rank");
             return;
         }
         // A thread that ends has no list any more, and holds nothing.

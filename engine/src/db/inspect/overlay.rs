@@ -3,7 +3,8 @@
 //! work, and is the same afterwards.
 
 use crate::base::{Error, Result, BLOCK_BYTES};
-use crate::os::sync::Mutex;
+use crate::os::rank::Rank;
+use crate::os::sync::{Mutex, Ranked};
 use crate::os::{File, OpenMode, Os};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
@@ -34,7 +35,7 @@ pub struct Overlay {
 
 impl Overlay {
     pub fn new(base: Arc<dyn Os>) -> Arc<Overlay> {
-        Arc::new(Overlay { base, names: Mutex::default() })
+        Arc::new(Overlay { base, names: Mutex::ranked(Rank::OverlayNames, Names::default()) })
     }
 
     fn layer(&self, names: &mut Names, path: &Path) -> Result<Option<Arc<Mutex<Layer>>>> {
@@ -48,7 +49,7 @@ impl Overlay {
         let base = self.base.open(path, OpenMode { create: false, direct: false })?;
         let len = base.len()?;
         let layer = Layer { base: Some(base), base_bytes: len, len, blocks: BTreeMap::default() };
-        let layer = Arc::new(Mutex::new(layer));
+        let layer = Arc::new(Mutex::ranked(Rank::OverlayLayer, layer));
         names.open.insert(path.to_owned(), Arc::clone(&layer));
         Ok(Some(layer))
     }
@@ -70,7 +71,7 @@ impl Os for Overlay {
             (Some(layer), false) => layer,
             (None, true) => {
                 let layer = Layer { base: None, base_bytes: 0, len: 0, blocks: BTreeMap::new() };
-                let layer = Arc::new(Mutex::new(layer));
+                let layer = Arc::new(Mutex::ranked(Rank::OverlayLayer, layer));
                 names.open.insert(path.to_owned(), Arc::clone(&layer));
                 layer
             }

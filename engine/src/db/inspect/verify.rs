@@ -5,7 +5,8 @@ use crate::base::{Error, Result};
 use crate::btree::check_page;
 use crate::db::note::CheckpointNote;
 use crate::db::{CheckDepth, Config, Engine, Geometry, Host, Level};
-use crate::os::sync::Mutex;
+use crate::os::rank::Rank;
+use crate::os::sync::{Mutex, Ranked};
 use crate::os::{OpenMode, Os};
 use crate::store::{file_names, StoreFiles};
 use crate::wal::{self, SegmentState};
@@ -61,8 +62,13 @@ fn damage<T>(found: Result<T>, faults: &mut Vec<String>) -> Result<Option<T>> {
 }
 
 /// Keeps what recovery has to say.
-#[derive(Default)]
 struct Listener(Mutex<Vec<(Level, String)>>);
+
+impl Default for Listener {
+    fn default() -> Listener {
+        Listener(Mutex::ranked(Rank::Listener, Vec::new()))
+    }
+}
 
 impl Host for Listener {
     fn log(&self, level: Level, message: &str) {
