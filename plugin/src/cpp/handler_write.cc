@@ -40,6 +40,7 @@ int ha_sluice::external_lock(THD *thd, int type)
   if (type == F_WRLCK)
     m_stored_lock= SLUICE_LOCK_EXCLUSIVE;
   else if (m_stored_lock == SLUICE_LOCK_NONE && thd_tx_isolation(thd) == ISO_SERIALIZABLE &&
+           thd_sql_command(thd) != SQLCOM_HA_READ && thd_sql_command(thd) != SQLCOM_HA_OPEN &&
            thd_test_options(thd, OPTION_NOT_AUTOCOMMIT | OPTION_BEGIN))
     m_stored_lock= SLUICE_LOCK_SHARED;
   m_lock= m_stored_lock;
