@@ -1,5 +1,6 @@
 //! The rules of the house, read off the source tree: which room may import which, where `unsafe`
-//! may stand, how long files and functions may be, and what must not be left lying about.
+//! may stand, how long files, functions and lines of documentation may be, which links must lead
+//! somewhere, and what must not be left lying about.
 //!
 //! Each rule is a function from a source to its faults; `every_rule_can_fail` shows each of them
 //! something bad. Lists of exceptions only shrink: an entry without a need is a fault too.
@@ -57,6 +58,7 @@ const UNSAFE_FILES: [&str; 26] = [
 
 const FILE_LINES_MAX: usize = 1000;
 const FUNCTION_LINES_MAX: usize = 70;
+const PAGE_COLUMNS_MAX: usize = 120;
 
 /// Longer functions, as (file, name): to be shortened, never to be joined by others.
 const LONG_FUNCTIONS: [(&str, &str); 0] = [];
@@ -319,6 +321,71 @@ fn leftovers(source: &Source) -> Vec<String> {
     faults
 }
 
+/// Every page of the documentation: its path below the root and its text.
+fn pages() -> Vec<(String, String)> {
+    let root = workspace();
+    let mut paths = vec![];
+    for name in ["README.md", "CHANGELOG.md", "CONTRIBUTING.md"] {
+        paths.push(root.join(name));
+    }
+    collect_pages(&root.join("docs"), &mut paths);
+    assert!(paths.len() > 20, "no documentation under {}", root.display());
+    let read = |path: &PathBuf| {
+        let text = fs::read_to_string(path).expect("a page is UTF-8");
+        let path = path.strip_prefix(&root).expect("below the root");
+        (path.to_string_lossy().into_owned(), text)
+    };
+    paths.iter().map(read).collect()
+}
+
+fn collect_pages(dir: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(dir).expect("a readable directory") {
+        let path = entry.expect("a readable directory").path();
+        if path.is_dir() {
+            collect_pages(&path, found);
+        } else if path.extension().is_some_and(|e| e == "md") {
+            found.push(path);
+        }
+    }
+}
+
+/// Rule: a line of a page fits an editor, but for tables and for text that a tool writes: the
+/// reports, and all between the marks `<!-- begin: ... -->` and `<!-- end: ... -->`.
+fn page_columns(path: &str, text: &str) -> Vec<String> {
+    let mut faults = Vec::new();
+    let mut generated = path.starts_with("docs/reports/");
+    for (line, text) in text.lines().enumerate() {
+        if text.starts_with("<!-- begin: ") {
+            generated = true;
+        } else if text.starts_with("<!-- end: ") {
+            generated = false;
+        }
+        let is_table = text.trim_start().starts_with('|');
+        let columns = text.chars().count();
+        if !generated && !is_table && columns > PAGE_COLUMNS_MAX {
+            faults.push(format!("{path}:{}: {columns} columns", line + 1));
+        }
+    }
+    faults
+}
+
+/// Rule: a link to a file leads to a file. `exists` gets a path below the root.
+fn page_links(path: &str, text: &str, exists: impl Fn(&Path) -> bool) -> Vec<String> {
+    let dir = Path::new(path).parent().expect("a page lies in a directory");
+    let targets = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+    let is_file = |target: &&str| {
+        !target.starts_with('#') && !target.contains("://") && !target.starts_with("mailto:")
+    };
+    let mut faults = Vec::new();
+    for target in targets.filter(is_file) {
+        let file = target.split('#').next().unwrap_or_default();
+        if !exists(&dir.join(file)) {
+            faults.push(format!("{path}: a link to `{target}`, which is not there"));
+        }
+    }
+    faults
+}
+
 #[track_caller]
 fn assert_none(faults: impl IntoIterator<Item = String>) {
     let faults: Vec<String> = faults.into_iter().collect();
@@ -371,6 +438,37 @@ fn functions_are_short() {
 #[test]
 fn nothing_is_left_unfinished() {
     assert_none(sources().iter().flat_map(leftovers));
+}
+
+#[test]
+fn pages_have_short_lines() {
+    assert_none(pages().iter().flat_map(|(path, text)| page_columns(path, text)));
+}
+
+#[test]
+fn links_between_pages_lead_somewhere() {
+    let root = workspace();
+    let exists = |path: &Path| root.join(path).exists();
+    assert_none(pages().iter().flat_map(|(path, text)| page_links(path, text, exists)));
+}
+
+#[test]
+fn every_rule_of_pages_can_fail() {
+    let wide = "x".repeat(PAGE_COLUMNS_MAX + 1);
+    let faults = |text: &str| page_columns("docs/x.md", text).len();
+    assert_eq!(faults(&wide), 1);
+    assert_eq!(faults(&wide[1..]), 0);
+    assert_eq!(faults(&"\u{e4}".repeat(PAGE_COLUMNS_MAX)), 0, "columns, not bytes");
+    assert_eq!(faults(&format!("| {wide} |")), 0);
+    assert_eq!(faults(&format!("<!-- begin: t -->\n{wide}\n<!-- end: t -->\n{wide}")), 1);
+    assert_eq!(page_columns("docs/reports/x/report.md", &wide), Vec::<String>::new());
+
+    let faults = |path: &str, text: &str| {
+        page_links(path, text, |path| path == Path::new("docs/there.md")).len()
+    };
+    assert_eq!(faults("docs/x.md", "[a](there.md), [b](there.md#c), [c](gone.md)"), 1);
+    assert_eq!(faults("README.md", "[a](docs/there.md) and\n[b](there.md)"), 1);
+    assert_eq!(faults("docs/x.md", "[a](#here), [b](https://mariadb.org/x)"), 0);
 }
 
 #[test]
