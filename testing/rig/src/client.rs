@@ -61,12 +61,17 @@ pub struct Client {
 
 impl Client {
     pub fn connect(socket: &Path, database: &str) -> Reply<Client> {
+        Client::connect_with_limit(socket, database, ANSWER_LIMIT)
+    }
+
+    /// For statements whose answer may take longer.
+    pub fn connect_with_limit(socket: &Path, database: &str, limit: Duration) -> Reply<Client> {
         let opts = OptsBuilder::new()
             .socket(Some(socket.to_string_lossy()))
             .user(Some("root"))
             .db_name(Some(database).filter(|d| !d.is_empty()))
-            .read_timeout(Some(ANSWER_LIMIT))
-            .write_timeout(Some(ANSWER_LIMIT))
+            .read_timeout(Some(limit))
+            .write_timeout(Some(limit))
             .additional_capabilities(CapabilityFlags::CLIENT_FOUND_ROWS)
             .stmt_cache_size(0usize);
         Ok(Client { conn: Conn::new(opts)? })

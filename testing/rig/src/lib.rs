@@ -4,7 +4,10 @@
 //! 1. A server runs on a directory of its own and dies with the process that started it.
 //! 2. A server is ended by its process id and nothing else.
 //! 3. A client tells "the server said no" from "nobody knows".
+//! 4. Servers that `sluice server` started, which outlive their starter, are stopped by a janitor.
 
 pub mod client;
 pub mod rng;
 pub mod server;
+pub mod suite;
+pub mod tool;
