@@ -20,7 +20,7 @@ pub const TXN_ID_MAX: TxnId = TxnId((1 << 48) - 1);
 
 /// The entry is deleted; it stays until no snapshot can see what was there before.
 pub const DELETED: u8 = 1;
-/// There is no previous version: whoever cannot see this one sees nothing.
+/// There is no previous version: a reader that does not see this one sees nothing.
 pub const FIRST: u8 = 2;
 const KNOWN_FLAGS: u8 = DELETED | FIRST;
 
