@@ -8,7 +8,7 @@
 //! 3. Buffers for direct I/O are [`AlignedBuf`]; offsets and lengths are multiples of
 //!    [`BLOCK_BYTES`](crate::base::BLOCK_BYTES) for files opened with `direct`.
 //! 4. Locks, threads, parking and deadlines come from [`sync`], so that with the feature `sim` a
-//!    seeded scheduler decides who runs. Atomics do not cross it.
+//!    seeded scheduler decides which thread runs. Atomics do not cross it.
 //! 5. Each lock has a rank ([`rank`]), and checked builds refuse an acquisition out of order.
 
 mod aligned;

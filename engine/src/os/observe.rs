@@ -1,4 +1,4 @@
-//! What threads wait for, told to whoever wants to know: at most one observer in a process, which
+//! Tells an observer what threads wait for: at most one observer in a process, which
 //! the server's plugin sets. Only what really has to wait asks it, so it costs nothing otherwise.
 
 use std::sync::OnceLock;

@@ -102,7 +102,7 @@ ranks! {
     Autoinc,
     /// `db`: the last estimate of a table's size, and its statistics.
     Estimate,
-    /// `txn`: held by those who begin to wait for a lock, or give up.
+    /// `txn`: held by a session that begins to wait for a lock, or gives up.
     LockWaits,
     /// `txn`: row and interval locks of a tree.
     LockManager,

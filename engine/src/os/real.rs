@@ -243,7 +243,7 @@ fn full_or_io(op: &'static str, path: &Path, error: io::Error) -> Error {
 mod tests {
     use super::*;
 
-    /// What can be cured is told apart from a failed write, which stops the engine.
+    /// A fault that can be cured is told apart from a failed write, which stops the engine.
     #[test]
     fn no_room_and_no_handle_are_full() {
         let error = |code| full_or_io("open", Path::new("/x"), io::Error::from_raw_os_error(code));

@@ -106,7 +106,7 @@ unsafe impl lock_api::RawRwLock for RawRwLock {
 }
 
 impl RawRwLock {
-    /// Whoever waits to write wakes the readers that it kept waiting when it unlocks.
+    /// A waiting writer wakes the readers that it kept waiting when it unlocks.
     fn yields_to_writer(&self) -> bool {
         self.writers.load(Ordering::Relaxed) > 0 && coin()
     }

@@ -1,4 +1,4 @@
-//! What the scheduler knows of its tasks, and whom it lets run next.
+//! The scheduler's knowledge of its tasks, and its choice of the next one.
 
 use crate::os::planted::Bug;
 use crate::os::sim::SimRng;
@@ -171,7 +171,7 @@ impl State {
         }
     }
 
-    /// Who runs next; nobody if nobody ever can.
+    /// The task that runs next; none if none ever can.
     pub fn choose(&mut self) -> Option<usize> {
         let now_ns = self.clock_ns;
         self.advance_to(now_ns);

@@ -114,7 +114,7 @@ impl Scheduler {
         self.pass_on(state, None);
     }
 
-    /// Lets somebody run. `me` is who comes back, unless it has ended.
+    /// Lets a task run. `me` comes back, unless it has ended.
     fn pass_on(&self, mut state: MutexGuard<'_, State>, me: Option<usize>) {
         let Some(next) = state.choose() else {
             let tasks = state.describe();
@@ -289,7 +289,7 @@ pub(crate) fn puts_off() -> bool {
     drawn.unwrap_or(false)
 }
 
-/// Lets others run: for those who look again and again.
+/// Lets others run: for a task that looks again and again.
 pub fn yield_now() {
     if !sleep(Duration::from_micros(1)) {
         std::thread::yield_now();
