@@ -17,12 +17,12 @@ use std::sync::Arc;
 
 /// Appended and not yet written bytes above which [`Wal::admit`] writes before it admits.
 const UNWRITTEN_BYTES_MAX: u64 = 64 << 20;
-/// Segments that [`Wal::prepare_step`] keeps ready behind the one in use.
+/// Segments that [`Wal::prepare_step`] keeps ready after the one in use.
 const SPARE_SEGMENTS: u64 = 2;
 const CHUNK_BYTES_MAX: u64 = 1 << 20;
 /// The last part of a segment that even owed work leaves to commits and aborts.
 const OWED_SHARE: u64 = 4;
-/// The last part that is left when work ends that must not find the log full behind its outcome.
+/// The last part that is left when work ends that must not find the log full after its outcome.
 const ENDING_SHARE: u64 = 16;
 
 /// The log. See the room's invariants.
@@ -171,7 +171,7 @@ impl Wal {
         }
     }
 
-    /// Position behind the last appended record, and where the next scan may start.
+    /// Position after the last appended record, and where the next scan may start.
     pub fn end(&self) -> Lsn {
         Lsn(self.ring.end())
     }
@@ -244,7 +244,7 @@ impl Wal {
             *kept = cause.to_string();
             self.poisoned.store(true, Ordering::Release);
         }
-        // Who waits for a flush is told by the leader: there is one whenever somebody waits.
+        // The leader tells the waiters for a flush: there is one whenever somebody waits.
     }
 
     pub fn is_poisoned(&self) -> bool {

@@ -25,7 +25,7 @@ impl Model {
     }
 
     /// The recovered records are a prefix of what was appended from the anchor on, and hold all
-    /// that was acknowledged. What was lost is forgotten.
+    /// that was acknowledged. Lost records are forgotten.
     fn check_recovered(&mut self, found: &Records, end: Lsn) {
         let from = self.index_from(self.anchor.scan_from);
         assert!(found.len() <= self.records.len() - from, "records nobody appended");
@@ -38,7 +38,7 @@ impl Model {
         let last = self.records.last().map_or(Lsn(BLOCK), |r| r.0.end);
         assert!(end >= self.acknowledged, "ends at {end}, acknowledged {}", self.acknowledged);
         assert!(end >= last);
-        // Not one more acknowledged record may be missing: the end above lies behind them all,
+        // Not one more acknowledged record may be missing: the end above lies after them all,
         // and the next batch starts there.
         self.acknowledged = end;
     }
@@ -274,7 +274,7 @@ fn rot_in_the_tail_is_refused_not_cut() {
         })
         .collect();
     drop(wal);
-    // All but the last batch: the one behind says that it was durable.
+    // All but the last batch: the one after says that it was durable.
     let (last, others) = ends.split_last().unwrap();
     for at in others {
         os.flip_bit(&segment(0), BLOCK + at.lsn.0 + 9, 3);
@@ -313,7 +313,7 @@ fn one_control_copy_is_enough_and_none_is_refused() {
     assert!(recover_fails(&os, anchor_at(begin, at.end)));
 }
 
-/// Rule M1 (a): A torn, B behind it whole; A' of A's length is written in A's place by the next
+/// Rule M1 (a): A torn, B after it whole; A' of A's length is written in A's place by the next
 /// life; B must not come back.
 #[test]
 fn a_stale_batch_behind_a_new_one_stays_dead() {

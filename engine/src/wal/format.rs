@@ -10,7 +10,7 @@
 //!         records up to length, zeros up to the block's end
 //! record: kind u8, payload length varint, check 3 bytes, payload
 //! ```
-//! Integers are little-endian. The check of a batch covers everything behind it up to `length`
+//! Integers are little-endian. The check of a batch covers everything after it up to `length`
 //! and is seeded by the incarnation. That of a record covers kind, length, payload and its LSN.
 
 use super::RECORD_KINDS;
@@ -20,7 +20,7 @@ use crate::base::limits::RECORD_BYTES_MAX;
 use crate::base::{Error, Lsn, Result, BLOCK_BYTES};
 
 pub(super) const BLOCK: u64 = BLOCK_BYTES as u64;
-/// The stream starts behind one unused block, so that no position in it is [`Lsn::ZERO`].
+/// The stream starts after one unused block, so that no position in it is [`Lsn::ZERO`].
 pub(super) const STREAM_START: u64 = BLOCK;
 pub(super) const BATCH_HEADER_BYTES: u64 = 40;
 /// An open batch of this size is sealed by the next append: it bounds what a scan holds in
@@ -29,7 +29,7 @@ pub(super) const BATCH_TARGET_BYTES: u64 = 256 << 10;
 /// No batch is longer; bounds what a length read from disk can make us allocate.
 pub(super) const BATCH_BYTES_MAX: u64 = 2 << 20;
 pub(super) const SEGMENT_BYTES_MIN: u64 = 4 * BLOCK;
-/// Bounds what opening reads behind the end, and positions computed from file names.
+/// Bounds what opening reads after the end, and positions computed from file names.
 pub(super) const SEGMENT_BYTES_MAX: u64 = 1 << 30;
 /// kind, three bytes of varint, three of check.
 pub(super) const FRAME_HEAD_BYTES_MAX: usize = 7;
@@ -301,7 +301,7 @@ pub(super) struct Frame {
 }
 
 impl Frame {
-    /// Decodes from the front of `bytes`, which may end anywhere behind the frame's head.
+    /// Decodes from the front of `bytes`, which may end anywhere after the frame's head.
     pub fn decode(bytes: &[u8], lsn: u64) -> Result<Frame> {
         let named = |_| Error::corrupt("no record", format!("log position {lsn}"));
         Frame::decode_head(bytes).map_err(named)

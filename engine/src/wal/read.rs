@@ -151,7 +151,7 @@ pub(super) fn visit_records(
 /// Reads batches from the files through a window.
 pub(super) struct Scanner<'a> {
     segments: &'a Segments,
-    /// Nothing at or behind this is looked at.
+    /// Nothing at or after this is looked at.
     limit: u64,
     window: AlignedBuf,
     window_at: u64,
@@ -165,7 +165,7 @@ impl<'a> Scanner<'a> {
         Scanner { segments, limit, window, window_at: 0, window_bytes: 0 }
     }
 
-    /// The stream's bytes in `at..at + len`; `None` when they reach behind the limit.
+    /// The stream's bytes in `at..at + len`; `None` when they reach beyond the limit.
     fn fetch(&mut self, at: u64, len: u64) -> Result<Option<&[u8]>> {
         if at + len > self.limit {
             return Ok(None);
@@ -201,7 +201,7 @@ impl<'a> Scanner<'a> {
         found.ok_or_else(|| corrupt("batch went away", header.lsn))
     }
 
-    /// Where the batch starts that holds the record at `from`, or starts at or behind `from`
+    /// Where the batch starts that holds the record at `from`, or starts at or after `from`
     /// when that is the end of another. `None`: nothing is at `from`, an end of the log.
     pub fn find_batch(&mut self, from: u64) -> Result<Option<u64>> {
         let boundary = from % BLOCK == 0;

@@ -1,13 +1,13 @@
-//! Opening an existing log: find its end, prove that nothing acknowledged is behind it, and
+//! Opening an existing log: find its end, prove that nothing acknowledged is after it, and
 //! begin a new incarnation there.
 //!
 //! 1. The control file tells the newest incarnation and where it began; all below was durable.
 //! 2. The chain of valid batches from the anchor on is visited; its end is the log's end.
 //! 3. An end below what is known durable is refused, and so is one with a batch of the newest
-//!    incarnation behind it that says more was durable.
-//! 4. What the scan accepted is synced: after a mere end of the process some of it may still be
+//!    incarnation after it that says more was durable.
+//! 4. Batches that the scan accepted are synced: after a mere end of the process some may still be
 //!    volatile, and all that follows will rely on it.
-//! 5. The new incarnation is made durable; only then appends begin behind the end.
+//! 5. The new incarnation is made durable; only then appends begin after the end.
 
 use super::append::{check_options, control_path, write_control, Wal};
 use super::format::{decode_segment_header, BatchHeader, Control, BLOCK, STREAM_START};
@@ -268,7 +268,7 @@ fn acknowledged_behind(header: &BatchHeader, end: u64) -> Error {
     )
 }
 
-/// Looks at every block behind the end for a batch that proves the end wrong. Batches that were
+/// Looks at every block after the end for a batch that proves the end wrong. Batches that were
 /// in flight together with the torn one are no proof.
 fn check_behind_end(segments: &Segments, control: &Control, end: u64) -> Result<()> {
     let mut scanner = Scanner::new(segments, segments.end());

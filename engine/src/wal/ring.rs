@@ -152,7 +152,7 @@ pub(super) struct Ring {
     reserve: Mutex<Reserve>,
     cache: RwLock<Cache>,
     written: AtomicU64,
-    /// `Reserve::next` for those who need no exact value.
+    /// `Reserve::next` for callers that need no exact value.
     reserved: AtomicU64,
     leader: Mutex<()>,
 }
@@ -275,7 +275,7 @@ impl Ring {
         (first, found.collect())
     }
 
-    /// Position behind the last record; where the next batch will start if none is open.
+    /// Position after the last record; where the next batch will start if none is open.
     pub fn end(&self) -> u64 {
         let reserve = self.reserve.lock();
         if reserve.is_empty() {

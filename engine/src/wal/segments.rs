@@ -28,7 +28,7 @@ pub(super) struct Segments {
     /// One thread makes, renames or removes files at a time.
     maintain: Mutex<()>,
     oldest: AtomicU64,
-    /// Position behind the last file.
+    /// Position after the last file.
     end: AtomicU64,
     created: AtomicU64,
     recycled: AtomicU64,
@@ -43,7 +43,7 @@ struct Set {
     free: VecDeque<Free>,
 }
 
-/// A file that is kept for reuse, and open: who uses it again needs no new handle.
+/// A file that is kept for reuse, and open: its next use needs no new handle.
 struct Free {
     number: u64,
     file: Arc<dyn File>,
@@ -78,7 +78,7 @@ pub(super) fn place_of(dir: &Path, segment_bytes: u64, lsn: u64) -> String {
 }
 
 impl Segments {
-    /// Damage found at or behind `lsn` names the file that holds that position.
+    /// Damage found at or after `lsn` names the file that holds that position.
     pub fn at_place(&self, lsn: u64, error: Error) -> Error {
         match error {
             Error::Corrupt { what, place, page }
@@ -124,7 +124,7 @@ impl Segments {
         self.oldest.load(Ordering::Acquire)
     }
 
-    /// Position behind the last file, spares included.
+    /// Position after the last file, spares included.
     pub fn end(&self) -> u64 {
         self.end.load(Ordering::Acquire)
     }

@@ -33,7 +33,7 @@ pub struct WalStats {
     pub segments_late: u64,
     pub cache_reads: u64,
     pub disk_reads: u64,
-    /// Pieces read for those who follow chains of records.
+    /// Pieces read for callers that follow chains of records.
     pub ahead_reads: u64,
     pub incarnation: u64,
     pub oldest: Lsn,
