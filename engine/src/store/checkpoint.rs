@@ -20,7 +20,7 @@ use crate::os::{File, SIMULATED};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 
-/// Disk space kept behind the end of the change log, in segments (and at most this many bytes).
+/// Disk space kept after the end of the change log, in segments (and at most this many bytes).
 const CHANGES_RESERVE_BYTES_MAX: u64 = 4 << 20;
 
 /// In the simulator lives are short: snapshots must be frequent.
@@ -64,7 +64,7 @@ impl Checkpointer {
         self.current.map_generation
     }
 
-    /// The change log is long against what a snapshot would cost, or for whoever opens the store.
+    /// The change log is long against the cost of a snapshot, or for the next opening of the store.
     fn wants_snapshot(&self, segment_bytes: u64, limit_bytes: u64) -> bool {
         let most_bytes = limit_bytes.min(2 * self.snapshot_bytes);
         let least_bytes = if SIMULATED { SNAPSHOT_BYTES_SIMULATED } else { segment_bytes };
@@ -108,7 +108,7 @@ impl Store {
         (cp.current, cp.changes, cp.newest) = (sb, changes, first);
         self.write_slot(&cp, sb, second)?;
         if let Some(NewMap { written, .. }) = new_map {
-            // The old file stays readable for those who are reading a leaf of it.
+            // The old file stays readable for threads that are reading a leaf of it.
             let mut state = self.state.write();
             state.map.rebase(written.snapshot, &written.chunks, &capture.changes);
         }
@@ -124,7 +124,7 @@ impl Store {
         if cp.has_obsolete && remove_obsolete(&*self.os, &self.dir, sb.map_generation).is_ok() {
             cp.has_obsolete = false;
         }
-        // Not needed by this checkpoint; a full disk is found by those who need room.
+        // Not needed by this checkpoint; writes that need room find a full disk.
         let _ = cp.changes.reserve(self.changes_reserve_bytes() + 2 * note.len() as u64);
         Ok(())
     }

@@ -24,7 +24,7 @@ struct Victim {
     segment: usize,
     start: u64,
     bytes: AlignedBuf,
-    /// What was live when the segment was read; the last is moved first.
+    /// Records that were live when the segment was read; the last is moved first.
     live: Live,
 }
 
@@ -72,8 +72,8 @@ impl Store {
         add(&self.pages.read_bytes, self.segment_bytes);
         let (mut live, unknown) = self.live_of(start, &bytes)?;
         let live_bytes: u64 = live.iter().map(|(_, e)| e.record_bytes() as u64).sum();
-        // What is live in a closed segment only becomes less, so more than was found means that
-        // something is hidden: by a damaged record what lies behind it, or by a leaf of the map
+        // Live bytes of a closed segment only become fewer, so more than were found means that
+        // records are hidden: those after a damaged record, or those of a leaf of the map
         // that cannot be read. The segment is left alone when its other records are out.
         if live_bytes < self.state.read().segments.live_bytes(segment) {
             match unknown {

@@ -61,7 +61,7 @@ pub struct Leaf {
     pub moved: Marks,
     /// Changed since a checkpoint took the changes: a subset of `moved`.
     pub changed: Marks,
-    /// Who needs it in memory. It grows only under the map's lock, shared or not.
+    /// Count of threads that need it in memory. It grows only under the map's lock, shared or not.
     pins: AtomicU32,
     referenced: AtomicBool,
 }

@@ -1,6 +1,6 @@
 //! Leaves of the page map that are read when somebody needs them: outside the lock of the map, so
-//! that nobody waits for what another one reads. Who is to change entries pins their leaves
-//! first: an entry changes only in memory, where the old one says what died with it.
+//! that no thread waits for a leaf that another one reads. A writer pins the leaves of the entries
+//! first: an entry changes only in memory, where the old one says which bytes died with it.
 
 use super::engine::Store;
 use super::entry::Entry;
@@ -152,7 +152,7 @@ impl Store {
         let (mut freed, mut examined) = (0, 0);
         let is_done = loop {
             let state = self.state.read();
-            // No page of the tree can appear behind the cursor: writes of it are dropped.
+            // No page of the tree can appear after the cursor: writes of it are dropped.
             if !state.trees.contains_key(&tree) || leaf >= state.map.leaf_slots() {
                 break true;
             }

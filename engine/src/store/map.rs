@@ -10,8 +10,8 @@
 //!                     shrink (over the budget; second chance; never one that is pinned)
 //! ```
 //! *Out* keeps the entries that changed since the snapshot, so a leaf can always go, and opening
-//! reads no leaf. What is in memory is bounded by the budget, of which the changes take what they
-//! need and whole leaves the rest (at least [`RESIDENT_MIN`] leaves and those that are pinned); a
+//! reads no leaf. The budget bounds the memory: the changes take from it as much as they need,
+//! whole leaves the rest (at least [`RESIDENT_MIN`] leaves and those that are pinned); a
 //! new snapshot is due before the changes outgrow it ([`PageMap::changes_limit_bytes`]).
 
 use super::entry::{Entry, PAGE_ID_MAX};

@@ -5,7 +5,7 @@
 //! mapchanges-<g>  one batch a checkpoint, each begins at a block: header, note, sums, changes
 //! ```
 //! The superblock names the directory (place, length, checksum), the exact end of the change log
-//! and the checksum chained over its batches; what lies behind that end is ignored. The sums of
+//! and the checksum chained over its batches; what lies after that end is ignored. The sums of
 //! the first batch are those of the whole map, later ones have the sums that changed.
 
 use super::entry::{Entry, PAGE_ID_MAX};
@@ -113,7 +113,7 @@ impl ChangeLog {
         self.last_batch_at
     }
 
-    /// Reserves disk space behind the end, so that a checkpoint can free space on a full disk.
+    /// Reserves disk space after the end, so that a checkpoint can free space on a full disk.
     pub fn reserve(&mut self, bytes: u64) -> Result<()> {
         if self.reserved < self.end + bytes / 2 {
             self.file.allocate(self.end + bytes)?;

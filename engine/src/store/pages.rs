@@ -1,7 +1,7 @@
 //! The pages file: records packed into chunks, chunks written in large sequential writes.
 //!
 //! A record is in exactly one of three places, and moves through them in this order: the open
-//! chunk of a stream (behind the stream's lock), a sealed chunk in the tail (shared, immutable),
+//! chunk of a stream (under the stream's lock), a sealed chunk in the tail (shared, immutable),
 //! the file. A reader that looks in the same order cannot miss it.
 
 use super::record::{Packed, RECORD_BYTES_MAX};
@@ -33,7 +33,7 @@ const NOWHERE: u64 = u64::MAX;
 
 struct Chunk {
     bytes: AlignedBuf,
-    /// Whole blocks; what lies behind the last record is zero.
+    /// Whole blocks; what lies after the last record is zero.
     len: usize,
 }
 
@@ -68,7 +68,7 @@ pub struct PagesFile {
     /// Where the open chunk of each stream begins: spares readers of other places the lock.
     open_start: [AtomicU64; STREAMS],
     tail: RwLock<BTreeMap<u64, Arc<Chunk>>>,
-    /// Held by whoever writes chunks of the tail.
+    /// Held while chunks of the tail are written.
     writing: Mutex<()>,
     written_since_sync: AtomicU64,
     pub written_bytes: AtomicU64,
@@ -164,12 +164,12 @@ impl PagesFile {
         self.tail.read().len() >= TAIL_CHUNKS_MAX
     }
 
-    /// Hands all chunks of the tail to the OS. What fails stays readable and is tried again.
+    /// Hands all chunks of the tail to the OS. A failed chunk stays readable and is tried again.
     pub fn write_tail(&self) -> Result<()> {
         self.write_chunks(self.writing.lock())
     }
 
-    /// As [`PagesFile::write_tail`], but leaves it to whoever is writing already.
+    /// As [`PagesFile::write_tail`], but leaves it to a thread that is writing already.
     pub fn write_tail_if_idle(&self) -> Result<()> {
         if self.tail_is_empty() {
             return Ok(());

@@ -44,7 +44,7 @@ pub struct Directory {
     pub checksum: u32,
 }
 
-/// A snapshot file that is complete. Whoever holds it can read it, also after its name is gone.
+/// A complete snapshot file. Its holder can read it, also after its name is gone.
 pub struct Snapshot {
     file: Arc<dyn File>,
     seed: u32,

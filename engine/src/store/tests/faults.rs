@@ -290,7 +290,7 @@ fn a_superblock_slot_without_space_is_a_failed_write() {
     assert!(poisoned > 0);
 }
 
-/// Others fill the disk: what no checkpoint took yet still fits the room behind the change log.
+/// Others fill the disk: what no checkpoint took yet still fits the room after the change log.
 #[test]
 fn a_checkpoint_is_wanted_while_its_changes_fit_the_reserve() {
     let (os, store) = new_store(1);
