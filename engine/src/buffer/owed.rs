@@ -1,8 +1,8 @@
 //! Redo that is owed: changes in the log's tail that the page map does not contain and that nobody
-//! has applied yet. Who misses such a page applies them before anybody sees it; the background
-//! goes through the rest ([`Pool::next_owed`], [`Pool::pay`]).
+//! has applied yet. The thread that misses such a page applies them before others see it; the
+//! background goes through the rest ([`Pool::next_owed`], [`Pool::pay`]).
 //!
-//! What is owed holds the redo point as a dirty frame does (rules M2). A page stops being owed only
+//! Owed redo holds the redo point as a dirty frame does (rules M2). A page stops being owed only
 //! when its frame is dirty with all of its changes, when the store has an image that contains them,
 //! or when nobody will ever want it: it was freed, given up, or its tree was dropped.
 
@@ -123,8 +123,8 @@ impl Owed {
         self.count.store(pages.len(), SeqCst);
     }
 
-    /// The lowest LSN that is owed. A page goes from here to a dirty frame: who wants the lowest of
-    /// both looks here first.
+    /// The lowest LSN that is owed. A page goes from here to a dirty frame: look here first for
+    /// the lowest of both.
     pub fn lowest(&self) -> u64 {
         if self.count.load(SeqCst) == 0 || planted::is(Bug::OwedNotInRedoPoint) {
             return u64::MAX;

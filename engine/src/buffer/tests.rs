@@ -260,7 +260,7 @@ fn an_evictor_that_is_late_costs_frames_first_and_then_writes() {
     create(&pool, 73..=200, 10);
     assert!(pool.stats().inline_writebacks > 0);
     assert!(pool.stats().frames <= 64 + 8 + 1, "{:?}", pool.stats());
-    // Who changes pages waits until the pool is back at its size.
+    // A writer waits until the pool is back at its size.
     let waits = pool.stats().waits;
     thread::scope(|scope| {
         let writer = scope.spawn(|| pool.admit());
