@@ -15,7 +15,7 @@ pub enum Direction {
 }
 
 impl Direction {
-    /// Where a scan goes on behind a leaf's fence.
+    /// Where a scan goes on after a leaf's fence.
     pub fn behind(self, fence: &[u8]) -> Bound<&[u8]> {
         match self {
             Direction::Forward => Bound::Included(fence),

@@ -9,7 +9,7 @@ use crate::base::Result;
 /// What became of a leaf.
 pub struct Swept {
     pub removed: usize,
-    /// Where the next leaf begins; `None` behind the last.
+    /// Where the next leaf begins; `None` after the last.
     pub next: Option<Vec<u8>>,
 }
 

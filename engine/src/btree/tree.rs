@@ -199,8 +199,8 @@ impl Tree {
         let is_root = leaf.page() == self.root;
         drop(leaf);
         if try_merge && !is_root {
-            // The change itself is done: a failure to tidy up must not hide that. Whatever
-            // failed will be met again by those who need that page.
+            // The change itself is done: a failure to tidy up must not hide that. The next
+            // operation that needs that page meets the failure again.
             let _ = self.merge_at(key, 0);
         }
         Ok(appended)
