@@ -1,6 +1,6 @@
 //! Entries that are not what the snapshot sees, because their row is this transaction's.
 //!
-//! A write goes to the newest version. Where that was committed behind the transaction's snapshot
+//! A write goes to the newest version. Where that was committed after the transaction's snapshot
 //! the write overtakes the snapshot: from then on the row is what the transaction wrote, while the
 //! entries that lead to it in other indexes were written, in part, by somebody whom the snapshot
 //! does not see. For such a row the newest entries are the true ones; for all other rows those
@@ -100,8 +100,8 @@ impl Session {
         Ok(Contested { newest, seen })
     }
 
-    /// What stood there before the writer of `head`, who has not committed, came. Nobody writes
-    /// over a version that is not settled, so that was settled.
+    /// The version before that of `head`, whose writer has not committed. Nobody writes over a
+    /// version that is not settled, so it was settled.
     fn below_writer(&self, head: EntryHeader) -> Result<Option<Vec<u8>>> {
         let mut header = head;
         while !header.is_first() {

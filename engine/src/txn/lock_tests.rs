@@ -367,7 +367,7 @@ fn written_rows_are_let_go_unless_a_savepoint_lies_between() {
     assert_clean(&m);
 }
 
-/// Many locks are released in parts; who waits for one of the first gets it, and all are gone.
+/// Many locks are released in parts; a waiter for one of the first gets it, and all are gone.
 #[test]
 fn many_locks_of_all_kinds_go_at_the_end() {
     let (_, m) = manager();

@@ -26,7 +26,7 @@ const BEHIND_BYTES: u64 = 4 << 20;
 /// needed only until a revert, or until a committed version stood above them.
 const GROWN_MIN: u64 = 500;
 
-/// Who may need a moved version: a snapshot by its registration, a transaction by its id.
+/// A need of a moved version: of a snapshot by its registration, of a transaction by its id.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Pin {
     Snapshot(u64),
@@ -40,9 +40,9 @@ pub(crate) struct Sweep {
     pins: HashSet<Pin>,
     /// The next key; `None` while no sweep is under way.
     at: Option<Vec<u8>>,
-    /// Versions at or behind this were not looked at.
+    /// Versions at or after this were not looked at.
     limit: Lsn,
-    /// There were some that an earlier life of the engine had moved, behind the `moved_to` that it
+    /// There were some that an earlier life of the engine had moved, after the `moved_to` that it
     /// noted. Nobody's departure calls for a sweep of those.
     left_behind: bool,
     /// Kept by this sweep, ascending.
@@ -58,7 +58,7 @@ pub(crate) struct Sweep {
     moved_before: u64,
 }
 
-/// What a version is to those who come later.
+/// The use of a version to later readers.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fate {
     /// Needed: its writer has no outcome, or its revert walks the chain of its records.
@@ -80,7 +80,7 @@ impl Context {
     /// Moves needed versions below `target` to the tree, a piece of the log at a time. Answers
     /// whether something is left.
     pub(crate) fn move_step(&self, target: Lsn, sweep: &Mutex<Sweep>) -> Result<bool> {
-        // Whoever registers after this end was read writes behind it.
+        // A transaction that registers after this end was read writes after it.
         let target = target.min(self.wal.end());
         let moved_to = self.old.moved_to();
         let low = self.lowest_pin().unwrap_or(target).min(target);
@@ -89,15 +89,15 @@ impl Context {
             return Ok(false);
         }
         let (candidates, next) = match self.read_candidates(from, target) {
-            // Whoever held it is gone, and a checkpoint has let go of it: nobody needs it.
+            // Its holder is gone, and a checkpoint has released it: nobody needs it.
             Err(Error::NotRetained) if from < self.wal.oldest() => return Ok(true),
             read => read?,
         };
         let mut needed_by = HashSet::new();
         let moved = self.move_needed(&candidates, next, &mut needed_by);
-        // Also of those that were moved before a failure. Who is gone by the next sweep was not
-        // necessarily there at the last one. A transaction that only waited for the purge counts as
-        // gone: the sweep purges from here on.
+        // Also of those that were moved before a failure. A holder that is gone by the next sweep
+        // was not necessarily there at the last one. A transaction that only waited for the purge
+        // counts as gone: the sweep purges from here on.
         sweep.lock().pins.extend(needed_by);
         moved?;
         self.old.set_moved_to(next);
@@ -176,7 +176,7 @@ impl Context {
         Ok(self.look_at(first.tree, &first.key, (first.txn, first.lsn))? != Met::Nothing)
     }
 
-    /// Purges a committed delete mark behind which no snapshot sees anything. Answers whether
+    /// Purges a committed delete mark below which no snapshot sees anything. Answers whether
     /// nobody needs to come back to it. While a rollback may bring it back, that is so only if
     /// every snapshot sees it: such a one the rollback itself puts away.
     fn purge_hidden(&self, pins: &[Snapshot], mark: &Moved) -> Result<bool> {
@@ -258,7 +258,7 @@ impl Context {
     /// Versions from `from` on, and the start of the first record not looked at.
     fn read_candidates(&self, from: Lsn, target: Lsn) -> Result<(Vec<Candidate>, Lsn)> {
         let stop = target.min(Lsn(from.0 + STEP_BYTES));
-        // The first record behind `stop` starts before this, unless the log ends.
+        // The first record after `stop` starts before this, unless the log ends.
         let end = self.wal.end().min(Lsn(stop.0 + BEHIND_BYTES));
         let mut out = Vec::new();
         let mut next = None;
@@ -320,8 +320,8 @@ impl Context {
         Ok(sweep.at.is_some())
     }
 
-    /// A sweep begins when somebody is gone who may have needed something, and when the tree has
-    /// grown to twice its size.
+    /// A sweep begins when a snapshot or transaction is gone that may have needed versions, and
+    /// when the tree has grown to twice its size.
     fn begin_sweep(&self, sweep: &mut Sweep) -> bool {
         let limit = self.old.moved_to();
         let pins = self.pins_below(limit);

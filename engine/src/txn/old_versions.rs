@@ -11,14 +11,14 @@
 //! 2. A version is needed while its writer has no outcome or is not wholly reverted; while a live
 //!    snapshot sees what it replaced and not it; or while it is a delete mark not purged yet.
 //!    The writer's state is read before the snapshots are listed: a snapshot taken later sees
-//!    whoever was committed by then.
+//!    every commit until then.
 //! 3. Versions between two needed ones of a key are not kept. A reader whose next version is
 //!    missing goes on with the next older one of that key ([`OldVersions::below`]); if there is none, and
 //!    the newest version still stands, its snapshot sees nothing there. So a first version is kept only
 //!    while there are older ones, of a life of the key that was purged: it keeps them out of the chain.
-//! 4. A delete mark behind which no snapshot sees anything goes with its entry, however old the
+//! 4. A delete mark below which no snapshot sees anything goes with its entry, however old the
 //!    oldest snapshot is, and then no settled version of the key is kept: else one snapshot would keep
-//!    every key that came and went behind it.
+//!    every key that came and went after it.
 //! 5. One thread moves and sweeps; the tree's changes are logged and are nobody's version.
 //!
 //! Entries of the tree; the first byte of a value makes sure that it never looks like an entry
@@ -27,7 +27,7 @@
 //! 0, LSN u64 BE, part u8                         0x80, a part of (varint tree id, version note);
 //!                                                before part 0's: varint length of all parts
 //! 1, tree u32 BE, 16 bytes of the key or zeros   0x80
-//!    behind its end, hash of key u64 BE, LSN u64 BE
+//!    after its end, hash of key u64 BE, LSN u64 BE
 //! ```
 //! The key's beginning keeps the order of the rows: a transaction that goes through a table in
 //! order changes this tree in order too, and not a page of it for each row. (Before 2026-11-21 it was
@@ -125,7 +125,7 @@ pub(super) fn parse_key_key(key: &[u8]) -> Option<Lsn> {
     Some(Lsn(u64::from_be_bytes(*lsn)))
 }
 
-/// Reads the front of a record that may be cut off behind its replaced entry's header.
+/// Reads the front of a record that may be cut off after its replaced entry's header.
 pub(super) fn parse_first_part(lsn: Lsn, value: &[u8]) -> Result<Moved> {
     let mut r = Reader::new(value, "moved version");
     if r.u8()? != MARK {

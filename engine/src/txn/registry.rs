@@ -48,7 +48,7 @@ impl Open {
         Lsn(self.last_lsn.load(Ordering::SeqCst))
     }
 
-    /// Announces a record at or behind `log_end`.
+    /// Announces a record at or after `log_end`.
     pub fn begin_record(&self, log_end: Lsn) {
         self.pending_since.store(log_end.0, Ordering::SeqCst);
     }
@@ -112,7 +112,7 @@ struct Purge {
 pub struct Registry {
     open: Mutex<HashMap<TxnId, Arc<Open>>>,
     purge: Mutex<Purge>,
-    /// Length of the purge's queue, for those who only want to know whether it is long.
+    /// Length of the purge's queue, for callers that only ask whether it is long.
     backlog: AtomicUsize,
 }
 
@@ -159,8 +159,8 @@ impl Registry {
         self.open.lock().contains_key(&id) || self.purge.lock().ids.contains(&id)
     }
 
-    /// Forgets those whose records all lie below `moved_to`: their delete marks were moved, and
-    /// whoever sweeps the moved versions purges them.
+    /// Forgets transactions whose records all lie below `moved_to`: their delete marks were moved,
+    /// and the sweep of moved versions purges them.
     pub fn drop_purge_below(&self, moved_to: Lsn) {
         let Purge { queue, ids } = &mut *self.purge.lock();
         queue.retain(|item| {
@@ -173,7 +173,7 @@ impl Registry {
         self.backlog.store(queue.len(), Ordering::Relaxed);
     }
 
-    /// The oldest item, if every snapshot at or behind `oldest` sees it. It stays in the queue
+    /// The oldest item, if every snapshot at or after `oldest` sees it. It stays in the queue
     /// (and in checkpoints) until [`Registry::pop_purge`].
     pub fn peek_purge(&self, oldest: Csn) -> Option<PurgeItem> {
         self.purge.lock().queue.front().filter(|item| item.csn <= oldest).copied()
@@ -218,7 +218,7 @@ impl Registry {
 
     /// The lowest LSN that any transaction here still needs.
     pub fn oldest_lsn(&self) -> Option<Lsn> {
-        // In this order: who commits in between is met twice rather than not at all.
+        // In this order: a commit in between is met twice rather than not at all.
         let open = self.open.lock().values().map(|o| o.first_lsn).min();
         [open, self.oldest_purge_lsn()].into_iter().flatten().min()
     }

@@ -26,7 +26,7 @@ pub struct Step {
     pub reverted: Option<(TreeId, Vec<u8>)>,
 }
 
-/// What stands where a version was looked for.
+/// The entry that stands where a version was looked for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Met {
     Itself,
@@ -67,12 +67,12 @@ impl Context {
         self.decode_version(lsn, self.wal.read(lsn))
     }
 
-    /// The same, for those who go from entry to entry.
+    /// The same, for callers that go from entry to entry.
     pub(crate) fn version_near(&self, lsn: Lsn, along: &Mutex<Along>) -> Result<VersionRecord> {
         self.decode_version(lsn, along.lock().read(&self.wal, lsn))
     }
 
-    /// The same, for those who follow a chain of records.
+    /// The same, for callers that follow a chain of records.
     fn version_along(&self, lsn: Lsn, ahead: &mut ReadAhead) -> Result<VersionRecord> {
         self.decode_version(lsn, self.wal.read_along(lsn, ahead))
     }
@@ -171,7 +171,7 @@ impl Context {
         .map(drop)
     }
 
-    /// Makes a change to the entry while its version is still `stands`. What stands instead is
+    /// Makes a change to the entry while its version is still `stands`. Another version is
     /// judged under the latch.
     fn change_if<'c>(
         &self,
@@ -252,7 +252,7 @@ impl Context {
         while left > 0 {
             let Some(open) = self.to_revert.lock().front().cloned() else { return Ok(false) };
             let lsn = match self.revert_piece(&open, &mut left, &mut ahead) {
-                // A chain that cannot be read does not keep those behind it waiting.
+                // A chain that cannot be read does not keep those after it waiting.
                 Err(error) if error.is_bad_read() => {
                     self.to_revert.lock().rotate_left(1);
                     return Err(error);

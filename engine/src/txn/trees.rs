@@ -2,7 +2,7 @@
 //!
 //! Reverts and purges reach trees by the id in a log record, long after the table may be gone.
 //! They hold the gate shared while they work; a drop closes it exclusively, so that no change of
-//! a dropped tree is ever logged behind the drop.
+//! a dropped tree is ever logged after the drop.
 
 use crate::base::TreeId;
 use crate::btree::Tree;
