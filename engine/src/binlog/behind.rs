@@ -1,4 +1,4 @@
-//! What a binlog file has behind the position up to which the log holds it.
+//! The part of a binlog file after the position up to which the log holds it.
 //!
 //! The hook makes each commit group durable in the log before the server can write the next one:
 //! after a crash at most one group lies there. More means that the log is an older copy. The

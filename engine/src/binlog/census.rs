@@ -1,9 +1,9 @@
 //! What the events that have passed say, so that the server need not read them again after a
-//! crash: the GTID state behind the last group, and the XIDs of the last transactions.
+//! crash: the GTID state after the last group, and the XIDs of the last transactions.
 //!
 //! The GTID state begins with the list in the header of the file and takes in each group when its
-//! end is certain. XIDs are kept for a while only, in two halves; whoever asks for one that is not
-//! there learns whether it can have been forgotten.
+//! end is certain. XIDs are kept for a while only, in two halves; for an XID that is not there
+//! the answer says whether it can have been forgotten.
 
 use super::events::Seen;
 use crate::base::codec::{put_u8, put_varint, Reader};
@@ -54,7 +54,7 @@ pub struct Decisions {
 }
 
 impl Decisions {
-    /// Has the binlog the XID `xid`? All prepare records of transactions with it lie at or behind
+    /// Has the binlog the XID `xid`? All prepare records of transactions with it lie at or after
     /// `prepared_from`; zero if nothing is known of that.
     pub fn decide(&self, xid: u64, prepared_from: Lsn) -> Decision {
         match self.xids.contains(&xid) {
@@ -80,7 +80,7 @@ pub enum Decision {
 }
 
 impl Census {
-    /// The server goes on behind the header of a new file. `None`: it was not only a header, or
+    /// The server goes on after the header of a new file. `None`: it was not only a header, or
     /// not readable.
     pub fn begin_file(&mut self, file: u64, at: u64, gtids: Option<Vec<Gtid>>) {
         let gtids = gtids.filter(|list| list.len() <= GTIDS_MAX);
@@ -106,7 +106,7 @@ impl Census {
         self.gtids.take_if(|list| list.len() > GTIDS_MAX);
     }
 
-    /// Forgets XIDs of long ago; those that are logged behind `log_end` are still to come.
+    /// Forgets XIDs of long ago; those that are logged after `log_end` are still to come.
     pub fn trim(&mut self, log_end: Lsn) {
         if self.newer.xids.len() >= HALF_XIDS {
             let newer = Half { from: log_end, xids: Vec::new() };

@@ -1,9 +1,9 @@
 //! After a crash: the binlog files made equal to the log (rules M13, M14).
 //!
 //! Everything is looked at first. Where a file that the log holds the end of is not to be found,
-//! or has more behind that end than a crash can leave, nothing is touched and the start is refused:
+//! or has more after that end than a crash can leave, nothing is touched and the start is refused:
 //! the log goes on holding it. Else the logged bytes that differ are written, the file is cut
-//! behind its last group end, and synced. A crash on the way repeats all of it.
+//! after its last group end, and synced. A crash on the way repeats all of it.
 
 use super::behind::Behind;
 use super::census::{Decisions, Gtid};
@@ -185,7 +185,7 @@ impl BinlogRecovery {
         refuse(format!("{text}, and the log holds its end: mount its volume, or restore it"))
     }
 
-    /// The files in the index behind the last one of ours.
+    /// The files in the index after the last one of ours.
     fn unknown_files(&self, site: &Site<'_>, targets: &[Target<'_>]) -> Result<Vec<String>> {
         let Some(last) = targets.last() else { return Ok(Vec::new()) };
         let at = site.index.names.iter().rposition(|name| *name == last.path);
@@ -222,7 +222,7 @@ impl BinlogRecovery {
         ))
     }
 
-    /// A server without the plugin went on behind our last file.
+    /// A server without the plugin went on after our last file.
     fn plan_unknown(&self, site: &Site<'_>, plan: &mut Plan<'_>) -> Result<()> {
         let Some(last) = plan.targets.last() else { return Ok(()) };
         let behind = last.behind()?;

@@ -192,7 +192,7 @@ pub fn generation(file: &dyn File) -> Result<u64> {
     Ok(u64::from(created) << 32 | u64::from(checksum(0, &bytes)))
 }
 
-/// Is there, among the first events of the file, the one behind which events are encrypted?
+/// Is there, among the first events of the file, the one after which events are encrypted?
 pub fn is_encrypted(file: &dyn File, from: u64, end: u64) -> Result<bool> {
     let mut at = from;
     for _ in 0..2 {

@@ -39,7 +39,7 @@ pub fn remove(os: &dyn Os, path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The same path with something behind its name.
+/// The same path with something after its name.
 pub fn beside(path: &Path, ending: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(ending);

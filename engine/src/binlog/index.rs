@@ -1,8 +1,9 @@
 //! The server's index of its binlog: the name of a file in each line.
 //!
-//! The server appends a name, and then syncs. A loss of power between the two can leave zeros where the name, or
-//! a part of it, would be. The server goes on with them: it writes the next name behind, and does not find it any
-//! more. The file that was to be named holds no event yet, so nothing is lost with its name.
+//! The server appends a name, and then syncs. A loss of power between the two can leave zeros in
+//! place of the name, or of a part of it. The server goes on with them: it writes the next name
+//! after them, and does not find that name any more. The file of the lost name holds no event yet,
+//! so nothing is lost with it.
 //!
 //! The server has opened the file before the plugin starts, so it is changed in its place.
 
@@ -39,7 +40,8 @@ impl Index {
     }
 }
 
-/// What is to go is zeros first: a loss of power on the way leaves what [`mend`] takes out.
+/// The removed part is zeros first: a loss of power on the way leaves these, and [`mend`] takes
+/// them out.
 fn overwrite(os: &dyn Os, path: &Path, new: &[u8]) -> Result<()> {
     let old = files::read(os, path)?.unwrap_or_default();
     let file = os.open(path, OpenMode::default())?;
@@ -100,7 +102,7 @@ mod tests {
         ] {
             assert_eq!(text(lost).as_deref(), Some("./b.1\n./b.2\n"), "{lost:?}");
         }
-        // As the server leaves them: the next name stands behind the zeros.
+        // As the server leaves them: the next name stands after the zeros.
         assert_eq!(text(b"./b.1\n\0\0\0./b.2\n./b.3\n").as_deref(), Some("./b.1\n./b.2\n./b.3\n"));
         assert_eq!(text(b"\0\0\0").as_deref(), Some(""));
         assert_eq!(text(b"\0\xff\n./b.1\n").as_deref(), Some("./b.1\n"));

@@ -76,7 +76,7 @@ struct Group {
     /// Recovery must see its events from the first on.
     first_lsn: Option<Lsn>,
     is_large: bool,
-    /// The first behind whose end the log is not flushed any more: it is, once more, so that
+    /// The first after whose end the log is not flushed any more: it is, once more, so that
     /// recovery knows.
     is_first_relaxed: bool,
     fault: Option<Fallback>,

@@ -6,7 +6,7 @@
 pub enum Bug {
     /// A start that could not complete the files says that they are complete.
     RefusedIsSettled,
-    /// What lies behind the log's end is cut, whatever it is.
+    /// All bytes after the log's end are cut.
     CutUnseen,
     /// The files are completed before the index forgets those of a start without the plugin.
     IndexLate,

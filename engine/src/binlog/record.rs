@@ -37,7 +37,7 @@ pub enum Authority {
     /// It is left alone.
     #[default]
     Off,
-    /// It is completed, and cut behind the last group end.
+    /// It is completed, and cut after the last group end.
     On,
     /// It is completed.
     Ending,

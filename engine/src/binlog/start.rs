@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 pub struct Setting<'a> {
     /// The index, and the name of the files without a number; `None`: without a binlog.
     pub files: Option<(&'a Path, &'a Path)>,
-    /// What cannot be completed is left as it is, and forgotten.
+    /// A file that cannot be completed is left as it is, and forgotten.
     pub may_abandon: bool,
     /// The server has opened its binlog already.
     pub is_running: bool,
@@ -143,7 +143,7 @@ impl Binlog {
     }
 
     /// Has the binlog that was completed the server's XID `xid`? All prepare records of
-    /// transactions with it lie at or behind `prepared_from`; zero if nothing is known of that.
+    /// transactions with it lie at or after `prepared_from`; zero if nothing is known of that.
     pub fn decide(&self, xid: u64, prepared_from: Lsn) -> Decision {
         self.decisions.lock().decide(xid, prepared_from)
     }

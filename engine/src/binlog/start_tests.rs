@@ -236,7 +236,7 @@ fn an_older_copy_of_the_log_cuts_nothing() {
     }
 }
 
-/// What is cut is one group at most, and stays beside the file.
+/// At most one group is cut, and it stays beside the file.
 #[test]
 fn what_is_cut_is_kept() {
     let mut server = server(3);
@@ -278,7 +278,7 @@ fn relaxed_groups_may_be_cut() {
     }
 }
 
-/// What is given up is left as it is, and what the log knows of transactions is not.
+/// Abandoned files are left as they are. The log's knowledge of transactions is used.
 #[test]
 fn abandoned_files_are_left_alone_and_their_transactions_committed() {
     let mut server = server(4);
