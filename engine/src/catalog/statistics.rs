@@ -17,7 +17,7 @@ use std::ops::Bound;
 const FORMAT: u8 = 1;
 const FRONT: &[u8] = b"\0s";
 const KEY_BYTES: usize = FRONT.len() + 8 + 2;
-/// As many as a key of the server has parts, and those of the clustered key behind them.
+/// As many as a key of the server has parts, and those of the clustered key after them.
 const PREFIXES_MAX: u64 = 256;
 
 /// Of one index, as a sample of its leaves says.
