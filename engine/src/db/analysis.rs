@@ -223,7 +223,7 @@ impl Analysis {
 /// Ids in ranges that do not touch: ids are given one after the other, so these are few.
 #[derive(Default)]
 struct IdRanges {
-    /// First id, and behind the last.
+    /// First id, and one after the last.
     ranges: BTreeMap<u64, u64>,
 }
 

@@ -1,5 +1,5 @@
-//! What goes on behind the sessions: each kind of work is a step with a budget, called by a
-//! thread here or, without threads, by whoever owns the engine ([`Engine::step`]).
+//! Work beside the sessions: each kind is a step with a budget. A thread of this module calls it,
+//! or, without threads, the owner of the engine ([`Engine::step`]).
 
 use super::config::Level;
 use super::engine::Engine;
@@ -69,7 +69,7 @@ struct Worker {
 }
 
 const WORKERS: [Worker; 9] = [
-    // First: without threads it goes before those who need the pages.
+    // First: without threads it goes before the steps that need the pages.
     Worker { name: "sluice-redo", idle: REDO_IDLE, step: Engine::redo_worker_step },
     Worker { name: "sluice-log", idle: Duration::from_millis(50), step: Engine::log_step },
     Worker { name: "sluice-check", idle: Duration::from_millis(100), step: Engine::space_step },
@@ -81,7 +81,7 @@ const WORKERS: [Worker; 9] = [
     Worker { name: "sluice-stats", idle: Duration::from_secs(1), step: Engine::statistics_step },
 ];
 
-/// Wakes idle workers. It is not a part of the engine, so that whoever idles does not keep the
+/// Wakes idle workers. It is not a part of the engine, so that an idle worker does not keep the
 /// engine alive: several workers in turn would do so for ever.
 pub(crate) struct Bell {
     /// How often it was rung: a ring during a step counts when the step is done.
@@ -248,10 +248,10 @@ impl Engine {
         })
     }
 
-    /// How many times as long as it has worked the revert rests now. What a large transaction left
-    /// does not take a processor from sessions that are at work elsewhere. Those who come across it
-    /// take it back themselves, but at a higher cost: the more there were since this was last
-    /// asked, the less it rests. When a second one waits or the log is full it has fallen behind.
+    /// The revert rests this many times as long as it has worked, so that the entries of a large
+    /// transaction do not take a processor from sessions that work elsewhere. A session that meets
+    /// such an entry reverts it itself, at a higher cost: the more did so since the last call, the
+    /// less the revert rests. When a second one waits or the log is full it has fallen behind.
     pub(super) fn revert_rests(&self) -> u32 {
         let met = self.ctx.take_met_rolled_back();
         let behind = self.ctx.reverts_waiting() > 1 || self.versions_fill_log();
@@ -298,7 +298,7 @@ impl Engine {
         if more || !sweeps || self.is_short_of_room() {
             return Ok(Next::from(more || sweeps));
         }
-        // What a large transaction left is swept for seconds, and nobody waits for it.
+        // The sweep after a large transaction takes seconds, and nobody waits for it.
         Ok(self.rest_since(began_ns, 100 * SWEEP_RESTS, SWEEP_REST_MAX))
     }
 }

@@ -1,7 +1,7 @@
 //! Checkpoints: what bounds the log that recovery reads (rules M2 to M4).
 //!
 //! Order, and why:
-//! 1. The log's end is read before anything is looked at: whatever happens later lies behind it,
+//! 1. The log's end is read before anything is looked at: whatever happens later lies after it,
 //!    in the part of the log that recovery scans anyway.
 //! 2. Redo that is owed is done and dirty pages from before that point are written, unless only
 //!    space is wanted.
@@ -125,7 +125,7 @@ impl Engine {
 
     fn open_note(&self, open: &Open) -> OpenNote {
         let state = match self.ctx.table.state(open.id) {
-            // A commit under way: its record lies at or behind `pending_since` or the log's end
+            // A commit under way: its record lies at or after `pending_since` or the log's end
             // read above, so the scan will find it.
             TxnState::Active | TxnState::Committed(_) => OpenState::Active,
             TxnState::Prepared => OpenState::Prepared,
@@ -166,7 +166,7 @@ impl Engine {
         let mut pins = vec![("log_pin_redo_bytes", state.needs_from)];
         let mut pin =
             |name, lsn: Option<Lsn>| pins.extend(lsn.map(|l| (name, l.max(state.moved_to))));
-        // The registry before the purge: who commits in between must not be missed.
+        // The registry before the purge: a commit in between must not be missed.
         let (open, reverting) = self.ctx.oldest_open_lsns();
         pin("log_pin_transactions_bytes", open);
         pin("log_pin_revert_bytes", reverting);
@@ -179,7 +179,7 @@ impl Engine {
 
     /// From where on the log is kept for versions.
     fn versions_from(&self) -> Option<Lsn> {
-        // The mover may be ahead of those who still hold the log.
+        // The mover may be ahead of the pins that hold the log.
         let moved_to = self.ctx.old.moved_to();
         Some(self.ctx.lowest_pin()?.max(moved_to))
     }

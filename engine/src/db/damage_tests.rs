@@ -469,7 +469,7 @@ fn try_case(os: Arc<dyn Os>, db: &Db, lossy: bool) -> std::result::Result<Outcom
         let context = |why| format!("life {life}: {why}");
         outcome = outcome.max(judge_either(&engine, db, lossy).map_err(context)?);
         for _ in 0..3 {
-            // What damage stops is reported; the rest goes on.
+            // A step that damage stops reports it; the rest goes on.
             let _ = engine.step();
         }
         outcome = outcome.max(judge_either(&engine, db, lossy).map_err(context)?);

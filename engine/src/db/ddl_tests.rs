@@ -161,7 +161,7 @@ fn ddl_happens_in_memory_and_on_disk_or_in_neither() {
     assert!(met > 20, "{met}");
 }
 
-/// Room was made sure of, and others were faster: the flush fails behind the commit.
+/// Room was made sure of, and others were faster: the flush fails after the commit.
 #[test]
 fn ddl_whose_flush_finds_no_room_happens_in_memory_and_on_disk_or_in_neither() {
     for statement in STATEMENTS {

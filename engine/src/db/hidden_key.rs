@@ -28,7 +28,7 @@ impl HiddenKey {
         let next = match self.0.get() {
             Some(next) => next,
             None => {
-                // Nobody has given a key before this is set, so whoever reads finds the same.
+                // No key is given before this is set, so every reader finds the same.
                 let after = after_last(rows)?;
                 self.0.get_or_init(|| AtomicU64::new(after))
             }

@@ -34,7 +34,7 @@ pub struct PurgeNote {
 pub struct CheckpointNote {
     /// Where the scan of the log starts at open.
     pub scan_from: Lsn,
-    /// What was durable when the superblock was written: a log that ends below it is damaged.
+    /// The LSN that was durable when the superblock was written: a log that ends below is damaged.
     pub durable: Lsn,
     /// Page changes below it are contained in the page map.
     pub redo_from: Lsn,

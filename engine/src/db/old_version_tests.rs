@@ -154,7 +154,7 @@ fn the_log_stays_bounded_under_an_old_snapshot_and_an_open_transaction() {
     }
 }
 
-/// Rows that exist, and keys that come and go behind an old snapshot: it keeps what it sees, not
+/// Rows that exist, and keys that come and go after an old snapshot: it keeps what it sees, not
 /// what was never there for it. Some changes are rolled back, over marks that are purged meanwhile.
 fn churn_keys(seed: u64) {
     const ROWS: u16 = 30;
@@ -294,8 +294,8 @@ fn rows_younger_than_every_snapshot_are_not_moved_and_not_seen() {
     assert_is(&mut engine.begin(3), &table, &all, "new snapshot");
 }
 
-/// What was moved of a key before it was purged is no part of the chain of one that came later: its
-/// first version ends that chain, and must be kept for whoever does not see it.
+/// Versions of a key that were moved before its purge are no part of the chain of a later key: its
+/// first version ends that chain, and is kept for snapshots that do not see it.
 #[test]
 fn a_key_that_came_again_shows_nothing_of_its_life_before() {
     let os = SimOs::new(3);
@@ -376,7 +376,7 @@ fn hold_and_crash(seed: u64) {
         assert_is(&mut reader, &table, &model, "old snapshot");
         os.fail_after(rng.below(300), Fault::PowerCut);
         let mut in_doubt = written.clone();
-        // Power fails somewhere in it, or behind it.
+        // Power fails somewhere in it, or after it.
         let _ = write_log(&mut rng, &engine, &table, &mut written, &mut in_doubt, bytes);
         drop((open_trx, reader, table, engine));
         os.crash();

@@ -441,7 +441,7 @@ impl Engine {
         self.next_table.fetch_max(newest_table + 1, std::sync::atomic::Ordering::SeqCst);
         *self.tables.write() = tables;
         let known = self.ctx.trees.ids();
-        // What redo made is not in the store yet.
+        // Pages that redo made are not in the store yet.
         let mut orphans = self.store.trees();
         orphans.extend(self.pool.trees());
         orphans.retain(|id| !known.contains(id));
@@ -490,7 +490,7 @@ impl Engine {
     }
 }
 
-/// A delete mark that every snapshot sees: whoever splits its leaf may drop it (rules S10).
+/// A delete mark that every snapshot sees: a split of its leaf may drop it (rules S10).
 fn is_dead_entry(table: &Arc<TxnTable>, entry: &[u8]) -> bool {
     match EntryHeader::split(entry) {
         Ok((header, _)) if header.is_deleted() => {

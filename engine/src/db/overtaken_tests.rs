@@ -1,4 +1,4 @@
-//! Transactions that change rows which somebody else changed behind their snapshot: their own rows
+//! Transactions that change rows that others changed after their snapshot: their own rows
 //! are theirs by every index, all others as the snapshot sees them.
 
 use super::*;

@@ -78,7 +78,7 @@ fn killed(os: &SimOs) -> Arc<SimOs> {
     machine_with(&read_files(os))
 }
 
-/// A machine with changes behind the last checkpoint, and what must be there.
+/// A machine with changes after the last checkpoint, and what must be there.
 fn killed_with_changes() -> (Arc<SimOs>, Writer) {
     let (os, mut w) = filled();
     for round in 0..10 {

@@ -6,7 +6,7 @@ use crate::os::sim::SimOs;
 use crate::os::Os;
 use std::sync::Arc;
 
-/// A machine that was killed with changes of many pages behind the last checkpoint.
+/// A machine that was killed with changes of many pages after the last checkpoint.
 fn killed() -> (Arc<SimOs>, Contents) {
     let os = SimOs::new(3);
     let mut w = Writer::new(&os, 3);

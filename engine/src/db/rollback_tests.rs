@@ -234,7 +234,7 @@ fn locked_ids(trx: &mut Trx, table: &Arc<Table>) -> Result<Vec<u32>> {
     Ok(out)
 }
 
-/// What was rolled back and not reverted yet is no fault, however much of it lies in a row.
+/// Rows that are rolled back and not reverted yet are no fault, however many follow each other.
 #[test]
 fn a_locking_scan_passes_any_number_of_rolled_back_rows() {
     let os = SimOs::new(4);
@@ -249,8 +249,8 @@ fn a_locking_scan_passes_any_number_of_rolled_back_rows() {
     assert_eq!(locked_ids(&mut engine.begin(2), &table).unwrap(), [5000]);
 }
 
-/// A statement that is undone leaves the transaction's earlier versions, and whoever waits for
-/// their rows goes on waiting.
+/// A statement that is undone leaves the transaction's earlier versions. Waiters for their rows
+/// go on waiting.
 #[test]
 fn an_undone_statement_keeps_the_rows_that_the_transaction_still_has() {
     let os = SimOs::new(5);

@@ -162,7 +162,7 @@ fn fill_up(engine: &Arc<Engine>, model: &mut Model, rng: &mut SimRng) -> Error {
             put(&mut trx, &table, &mut draft, key, (key, bytes))
         });
         if let Err(error) = outcome {
-            // Whoever is refused can roll back, or keep what it has.
+            // A refused transaction can roll back, or keep its changes.
             if rng.chance(50) {
                 trx.rollback();
             } else {

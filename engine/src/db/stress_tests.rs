@@ -324,7 +324,7 @@ fn cross(engine: &Arc<Engine>) {
     assert_eq!(victims, 1, "one deadlock, one victim");
 }
 
-/// What background work and lock waits have not yet had their turn.
+/// The kinds of background work and of lock waits that have not yet had their turn.
 fn idle_parts(engine: &Engine, committed: u64) -> Vec<&'static str> {
     let status: BTreeMap<_, _> = engine.status().into_iter().collect();
     println!("{committed} commits; {status:?}");

@@ -125,7 +125,7 @@ impl Table {
         self.counters.autoinc.lock().next
     }
 
-    /// The next value after a restart: behind all that rows were given, not behind values that
+    /// The next value after a restart: after all that rows were given, not after values that
     /// were reserved and not used.
     pub(crate) fn autoinc_kept(&self) -> u64 {
         self.counters.autoinc.lock().kept

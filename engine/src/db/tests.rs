@@ -101,7 +101,7 @@ fn row_key_of(index: usize, key: &[u8], payload: &[u8]) -> Result<Vec<u8>> {
     Ok(if index == 1 { key[key.len() - 4..].to_vec() } else { payload.to_vec() })
 }
 
-/// Keys of one part, with the primary key behind it in the second index.
+/// Keys of one part, with the primary key after it in the second index.
 struct Parts;
 
 impl KeyParts for Parts {
@@ -546,8 +546,8 @@ fn prepared_transactions_survive_and_keep_their_rows_locked() {
     }
 }
 
-/// A prepared transaction without its session, before and after a crash, holds up those who replace
-/// a table that it wrote, and only these.
+/// A prepared transaction without its session, before and after a crash, holds up statements that
+/// replace a table that it wrote, and only these.
 #[test]
 fn prepared_transactions_are_waited_for() {
     for (crash, savepoint) in [(false, false), (false, true), (true, false), (true, true)] {

@@ -16,7 +16,7 @@ const BLOCK: u64 = BLOCK_BYTES as u64;
 /// What changed in one file.
 struct Layer {
     base: Option<Arc<dyn File>>,
-    /// What of the base is still seen.
+    /// Length of the part of the base that still shows.
     base_bytes: u64,
     len: u64,
     blocks: BTreeMap<u64, Box<[u8]>>,
@@ -131,7 +131,7 @@ impl Os for Overlay {
         self.base.free_bytes(path)
     }
 
-    /// The directory below is locked by whoever made the overlay.
+    /// The maker of the overlay has locked the directory below.
     fn lock_dir(&self, _dir: &Path) -> Result<Box<dyn Send + Sync>> {
         Ok(Box::new(()))
     }
@@ -176,7 +176,7 @@ impl Layer {
             let (number, skip) = (at / BLOCK, (at % BLOCK) as usize);
             let n = rest.len().min(BLOCK_BYTES - skip);
             let fresh = number * BLOCK >= self.base_bytes && !self.blocks.contains_key(&number);
-            // Zeros behind everything are zeros anyway: new log segments take no memory.
+            // Zeros after everything are zeros anyway: new log segments take no memory.
             if !fresh || rest[..n].iter().any(|&b| b != 0) {
                 self.block(number)?[skip..skip + n].copy_from_slice(&rest[..n]);
             }
