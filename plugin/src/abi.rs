@@ -191,7 +191,7 @@ fn set_message(text: String) {
 fn guard(call: impl FnOnce() -> Result<i32>) -> i32 {
     let code = match catch_unwind(AssertUnwindSafe(call)) {
         Ok(Ok(code)) => {
-            // What an earlier call left unread is not about this number.
+            // A message that an earlier call left unread is not about this number.
             if code != 0 {
                 set_message(String::new());
             }

@@ -14,7 +14,7 @@ pub struct Autoinc {
     /// As of the last question; they count for values given by hand, too.
     offset: u64,
     increment: u64,
-    /// What the counter has to be after a restart, when the rows of a bulk insert are done.
+    /// The counter after a restart, when the rows of a bulk insert are done.
     to_keep: u64,
     is_bulk: bool,
 }
@@ -135,7 +135,7 @@ impl Autoinc {
     }
 }
 
-/// The first value of the series at or behind the counter.
+/// The first value of the series at or after the counter.
 fn align(counter: u64, wanted: Wanted) -> u64 {
     let Wanted { offset, increment, max, .. } = wanted;
     if increment <= 1 || counter.checked_add(increment).is_none() || counter >= max {
@@ -150,7 +150,7 @@ fn align(counter: u64, wanted: Wanted) -> u64 {
     }
 }
 
-/// `need` steps behind `current`, in the series of `offset`; `u64::MAX` when there is none.
+/// `need` steps after `current`, in the series of `offset`; `u64::MAX` when there is none.
 pub fn next_value(current: u64, need: u64, step: u64, offset: u64, max: u64) -> u64 {
     if current > max {
         return u64::MAX;

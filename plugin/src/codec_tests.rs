@@ -301,7 +301,7 @@ fn a_further_level_decides_only_between_equals() {
     }
 }
 
-/// Keys over a CHAR and a VARCHAR whose collation weighs marks behind the spaces.
+/// Keys over a CHAR and a VARCHAR whose collation weighs marks after the spaces.
 #[test]
 fn spaces_count_where_marks_weigh_behind_them() {
     let mut columns = columns();

@@ -110,7 +110,7 @@ impl KeyMaker<'_> {
                 out.extend_from_slice(&double_order(bits).to_be_bytes());
             }
             Kind::Ordered => out.extend_from_slice(&value[..prefix.unwrap_or(value.len())]),
-            // Compared as if filled with spaces: with characters that weigh nothing, or behind the
+            // Compared as if filled with spaces: with characters that weigh nothing, or after the
             // spaces, it tells how many there are.
             Kind::Char if column.order == Order::NoPad || column.spaces_count => {
                 let chars = prefix.unwrap_or(column.length) / column.char_bytes_max.max(1);
@@ -248,7 +248,7 @@ pub fn parts_len(shape: &Shape, index: usize, key: &[u8]) -> Result<(usize, bool
     Ok((at, has_null))
 }
 
-/// Where the parts of encoded keys end, for statistics: the declared parts, and behind them those of
+/// Where the parts of encoded keys end, for statistics: the declared parts, and after them those of
 /// the clustered key, if the keys go on with it.
 pub struct PartEnds {
     pub shape: Shape,

@@ -6,7 +6,7 @@
 //! * escaped: a zero byte becomes `00 ff`, the end is `00 00`. Longer sorts after its prefix.
 //! * padded: pieces of [`piece_bytes`] weight bytes, the last filled with the weight of a space,
 //!   each followed by a marker that tells how the rest compares with spaces without end. A value
-//!   and the same value with spaces behind it have equal bytes.
+//!   and the same value with spaces after it have equal bytes.
 
 use sluice_engine::base::{Error, Result};
 
@@ -46,7 +46,7 @@ pub fn escaped_len(bytes: &[u8], mask: u8) -> Result<usize> {
     }
 }
 
-/// The value behind an escaped string of known extent.
+/// The value after an escaped string of known extent.
 pub fn take_escaped(bytes: &[u8], mask: u8, out: &mut Vec<u8>) {
     let body = &bytes[..bytes.len().saturating_sub(2)];
     let mut at = 0;

@@ -76,7 +76,7 @@ pub struct Column {
     pub fingerprint: u64,
     /// The server computes it; it is in indexes only.
     pub is_virtual: bool,
-    /// The collation moves weights behind trailing spaces, so that these are weighed with the rest,
+    /// The collation moves weights after trailing spaces, so that these are weighed with the rest,
     /// in CHAR all that fill it.
     pub spaces_count: bool,
 }

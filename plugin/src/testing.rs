@@ -22,7 +22,7 @@ impl Random {
     }
 }
 
-/// As Thai with its tone marks: `^` weighs behind everything else, spaces included.
+/// As Thai with its tone marks: `^` weighs after everything else, spaces included.
 pub struct MarksLast;
 
 impl Collator for MarksLast {

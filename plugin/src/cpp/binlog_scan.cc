@@ -45,7 +45,7 @@ uint count_unready()
 
 void ask(handlerton *hton, bool is_ours, Search *search)
 {
-  /* Engines begin again behind a list that was not filled. */
+  /* Engines begin again after a list that was not filled. */
   const uint room= MAX_XID_LIST_SIZE;
   std::vector<XID> list(room);
   const int got= hton->recover(hton, list.data(), room);

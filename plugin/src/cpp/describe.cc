@@ -97,7 +97,7 @@ void Sluice_description::add_column(const TABLE *table, Field *field)
     cs->cset->fill(cs, reinterpret_cast<char *>(column.space), cs->mbminlen, ' ');
     column.char_bytes_max= cs->mbmaxlen;
     column.expansion= cs->mbmaxlen > 1 || cs->strxfrm_multiply > 1 ? 16 : 1;
-    /* One weight a byte: the spaces behind a CHAR are all alike. With weights that may be
+    /* One weight a byte: the spaces after a CHAR are all alike. With weights that may be
        empty they count, see Kind::Char in key.rs. */
     if (column.kind == SLUICE_CHAR && column.expansion == 1 &&
         column.order == SLUICE_ORDER_NOPAD)
