@@ -150,7 +150,7 @@ fn w22(facts: &Facts) -> Option<Advice> {
     })
 }
 
-/// Who reads the binlog without being a replica takes rows from it, and wants them whole.
+/// A reader of the binlog that is no replica takes rows from it, and needs them whole.
 fn w22_image(facts: &Facts) -> Option<Advice> {
     let readers = facts.other_readers.filter(|n| *n >= 1.0)?;
     let text = |name: &str| facts.variables.text(name).unwrap_or_default().to_uppercase();

@@ -44,7 +44,7 @@ impl Progress {
 fn line(done_s: f64, total_s: f64, elapsed: Duration) -> String {
     let part = if total_s > 0.0 { (done_s / total_s).clamp(0.0, 1.0) } else { 1.0 };
     let full = (part * BAR_WIDTH as f64) as usize;
-    // What a guessed second has cost so far; at first nothing is known and the guess is trusted.
+    // The cost of a guessed second so far; at first nothing is known and the guess is trusted.
     let pace = if done_s > 20.0 { elapsed.as_secs_f64() / done_s } else { 1.0 };
     let left = ((total_s - done_s).max(0.0) * pace) as u64;
     let bar = "#".repeat(full) + &".".repeat(BAR_WIDTH - full);

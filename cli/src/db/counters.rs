@@ -70,7 +70,7 @@ pub const CAUSES: [&str; 7] = ["binlog", "log", "doublewrite", "pages", "gc", "m
 /// Bytes for each of `CAUSES` but the last, which only the device knows.
 pub type Causes = [f64; 6];
 
-/// What a server has written since its start, over all engines it runs.
+/// The bytes that a server has written since its start, over all engines that it runs.
 pub fn bytes_by_cause(status: &Counters, page_bytes: f64) -> Causes {
     let n = |name: &str| status.count(name);
     // What went to the file, padding included, where the plugin counts it.

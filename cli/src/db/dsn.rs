@@ -16,7 +16,7 @@ pub enum Place {
     Tcp(String, u16),
 }
 
-/// Where a server is and who asks. The password is fetched when it is needed and not kept here,
+/// The place of a server and the user. The password is fetched when it is needed and not kept here,
 /// so that this can be shown and written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dsn {
@@ -97,7 +97,7 @@ impl Dsn {
         }
     }
 
-    /// For people: who and where.
+    /// For people: user and place.
     pub fn shown(&self) -> String {
         match &self.place {
             Place::Socket(path) => format!("{}@{}", self.user, path.display()),

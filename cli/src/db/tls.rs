@@ -34,7 +34,7 @@ impl Tls {
         Ok(true)
     }
 
-    /// Whoever names a file, or says what is to be verified, asks for TLS.
+    /// An address that names a file, or says how to verify, asks for TLS.
     pub fn is_asked(&self) -> bool {
         let named = self.ca.is_some() || self.cert.is_some() || self.verify.is_some();
         self.asked.unwrap_or(named)

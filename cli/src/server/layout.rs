@@ -92,7 +92,7 @@ impl ServerDir {
     }
 }
 
-/// What the marker file says: who made the directory, and how its server was started last.
+/// The marker file: the maker of the directory, and how its server was started last.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Marker {
     pub server_version: String,

@@ -71,7 +71,7 @@ pub fn is_dying(pid: i32) -> bool {
 /// Time since the process started.
 pub fn uptime(pid: i32) -> Option<Duration> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // Field 22, counted behind the process name, which may contain blanks.
+    // Field 22, counted after the process name, which may contain blanks.
     let started_ticks: f64 = stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()?;
     let machine = fs::read_to_string("/proc/uptime").ok()?;
     let machine_seconds: f64 = machine.split_whitespace().next()?.parse().ok()?;

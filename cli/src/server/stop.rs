@@ -46,8 +46,8 @@ pub fn stop(args: &StopArgs) -> Result<()> {
     Ok(())
 }
 
-/// A process that is exiting has lost its name before its lock; whoever starts a
-/// server next must find the lock free.
+/// A process that is exiting loses its name before its lock. The next start of a server must find
+/// the lock free.
 fn wait_for_lock(dir: &ServerDir) -> Result<()> {
     let begun = Instant::now();
     while DirLock::try_take(dir)?.is_none() && begun.elapsed() < LOCK_RELEASE_LIMIT {

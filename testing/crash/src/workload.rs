@@ -278,7 +278,7 @@ impl Worker<'_> {
         self.execute(plan)
     }
 
-    /// Some work behind a savepoint that is then undone, or kept.
+    /// Some work after a savepoint that is then undone, or kept.
     fn savepoint(&mut self) -> Step {
         self.send("SAVEPOINT s")?;
         let (kept, view) = (self.record.pending.len(), self.view.clone());

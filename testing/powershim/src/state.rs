@@ -189,7 +189,7 @@ impl Shim {
             raw::die();
         }
         let words = entry.words();
-        // SAFETY: within the mapping, by the check above; nobody else writes behind the end while
+        // SAFETY: within the mapping, by the check above; nobody else writes after the end while
         // the lock is held.
         unsafe {
             let to = self.map.add(end as usize);
