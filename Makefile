@@ -2,16 +2,27 @@
 
 SHELL := /bin/bash
 ROUNDS ?= 50
-MINUTES ?= 60
 SEEDS ?= 1000
-SIZE_GB ?= 1
 HISTORIES ?= 16
 SCALE ?= 1
 SECONDS := $(if $(filter command line,$(origin SECONDS)),$(SECONDS),60)
 ARGS ?=
+PRESET ?= oltp
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+OUT ?= $(TARGET)/bench/$(PRESET)
+
+# Variables that are parameters of a preset, as options: THREADS="1 16" is --threads 1,16.
+BENCH_LISTS := ONLY WORKLOADS THREADS SIZE_GB WHEN CHANGE REPLICA_ENGINES APPLY_THREADS RECEIVERS VALUE_MIB ROW_BYTES
+BENCH_VALUES := MINUTES REPETITIONS TABLES ROWS POOL_MIB LOG_MIB SETTLE WARMUP TPS_SECONDS PS_MODE
+comma := ,
+space := $(subst ,, )
+option = --$(shell echo $1 | tr A-Z_ a-z-)
+BENCH_FLAGS = $(foreach v,$(BENCH_LISTS),$(if $($v),$(call option,$v) '$(subst $(space),$(comma),$(strip $($v)))')) \
+  $(foreach v,$(BENCH_VALUES),$(if $($v),$(call option,$v) '$($v)')) \
+  $(if $(filter command line,$(origin SECONDS)),--seconds '$(SECONDS)') $(if $(COLD),--cold)
 
 .DEFAULT_GOAL := build
-.PHONY: isolation large-rows build test demo fuzz damage kill9 powercut powercut-proof check deny sim sim-planted diff diff-planted mtr types peer-suites bench presets myrocks bench-commit test-binlog replicas restart rollback soak old-snapshot clean distclean help bench-locks plans
+.PHONY: isolation build test demo fuzz damage kill9 powercut powercut-proof check deny sim sim-planted diff diff-planted mtr types peer-suites bench myrocks test-binlog replicas clean distclean help bench-locks plans
 
 build: ## private MariaDB, workspace, plugin
 	@scripts/build
@@ -67,29 +78,14 @@ plans: build ## EXPLAIN beside InnoDB's: SCALE=1, about 100 MB; ARGS='--only tra
 types: build ## every type and collation compared with InnoDB; ARGS=--quick for a share
 	@scripts/types $(ARGS)
 
-large-rows: build ## rows of 256 MiB and 1 GiB, 900 columns, kill -9; ARGS='MiB...'
-	@scripts/large-rows $(ARGS)
-
 peer-suites: build ## the server's own suites engines/iuds and engines/funcs on Sluice
 	@scripts/peer-suites $(ARGS)
 
-bench: build ## every oltp_* workload of sysbench on Sluice and InnoDB in turn
-	@scripts/sysbench-suite $(ARGS)
-
-presets: build ## the published evaluations, scaled: OUT=dir PRESETS='...' ARGS='...'
-	@OUT='$(OUT)' PRESETS='$(PRESETS)' ARGS='$(ARGS)' scripts/presets
+bench: build ## measure: PRESET=oltp, its parameters as docs/bench.md lists them, OUT=dir
+	@"$(TARGET)/release/sluice" bench run --preset '$(PRESET)' --out '$(OUT)' $(BENCH_FLAGS) $(ARGS)
 
 myrocks: build ## MyRocks into the prefix, for `sluice bench`
 	@scripts/fetch-myrocks
-
-soak: build ## a mixed load for MINUTES=60, Sluice and InnoDB in turn; stalls, memory, sizes
-	@MINUTES=$(MINUTES) scripts/soak $(ARGS)
-
-old-snapshot: build ## sizes and TPS under a snapshot held MINUTES=60, with and without
-	@MINUTES=$(MINUTES) scripts/old-snapshot $(ARGS)
-
-bench-commit: build ## commits per second and flushes per commit, binlog in the log or not, InnoDB
-	@scripts/bench-commit $(ARGS)
 
 bench-locks: ## ns per lock, by kind, with 10^3 to 10^6 locks in one tree
 	@cargo test -p sluice-engine --release --locked --lib txn::lock::bench -- --ignored --nocapture
@@ -97,14 +93,8 @@ bench-locks: ## ns per lock, by kind, with 10^3 to 10^6 locks in one tree
 test-binlog: build ## the binlog in the log on real servers: lost tails, rotation, a replica
 	@scripts/test-binlog $(ARGS)
 
-replicas: build ## replicas on Sluice and InnoDB: semi-sync, kills, parallel apply; lag, ARGS=check|lag|receive
+replicas: build ## replicas on Sluice and InnoDB: semi-sync, kills, parallel apply
 	@scripts/replicas $(ARGS)
-
-restart: build ## time to restart after one transaction of SIZE_GB=1
-	@SIZE_GB=$(SIZE_GB) scripts/restart $(ARGS)
-
-rollback: build ## ROLLBACK of a million rows, and scans and updates while it is reverted
-	@scripts/rollback $(ARGS)
 
 clean: ## what cargo and the tests made; keeps the MariaDB prefix
 	@cargo clean

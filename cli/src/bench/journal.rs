@@ -18,6 +18,8 @@ pub struct Journal {
     /// The settings that a target got; not failed.
     pub advice: Option<Value>,
     pub run_id: String,
+    /// There are results of an earlier attempt.
+    pub goes_on: bool,
 }
 
 impl Journal {
@@ -32,7 +34,8 @@ impl Journal {
             .open(&path)
             .map_err(|e| format!("cannot open {}: {e}", path.display()))?;
         let done = BTreeSet::new();
-        let mut journal = Journal { file, path, done, advice: None, run_id: String::new() };
+        let run_id = String::new();
+        let mut journal = Journal { file, path, done, advice: None, run_id, goes_on: false };
         let Some(first) = lines.first() else {
             // Half a first line of an earlier attempt holds nothing.
             journal.file.set_len(0).map_err(|e| format!("cannot empty the results: {e}"))?;
@@ -50,6 +53,7 @@ impl Journal {
             ));
         }
         journal.cut_half_line()?;
+        journal.goes_on = true;
         journal.run_id = first["run"].as_str().unwrap_or_default().to_string();
         let whole = |l: &&Value| l["kind"] == "advice" && l["failure"].is_null();
         journal.advice = lines.iter().rfind(whole).cloned();

@@ -1,13 +1,12 @@
 //! A private replica of a target: how far it falls behind under load, and for how long.
 
-use super::measure::{Load, Run};
+use super::follow;
+use super::measure::{Load, Output, Run};
 use super::run::{replica_dir, Bench};
 use super::target::Target;
 use crate::db::Client;
 use crate::{signals, Result};
 use serde_json::{json, Map, Value};
-use std::fs::File;
-use std::io::Read;
 use std::time::{Duration, Instant};
 
 const THREADS: u32 = 16;
@@ -22,41 +21,13 @@ pub fn replica(bench: &Bench, target: usize) -> Result<Map<String, Value>> {
     let mut replica = primary.second(&replica_dir(dir));
     let outcome = replica
         .start(64)
-        .and_then(|_| attach(primary, &replica))
+        .and_then(|_| follow::make_account(primary))
+        .and_then(|password| follow::attach(primary, &replica, &password, "START SLAVE"))
         .and_then(|()| measured(bench, primary, &replica));
     let cleaned = replica.clean_up(&[]);
-    let _ = Client::connect(&primary.dsn)
-        .and_then(|mut c| c.execute("DROP USER IF EXISTS sluice_replica@127.0.0.1"));
+    follow::drop_account(primary);
     let fields = outcome?;
     cleaned.map(|()| fields)
-}
-
-/// Nobody else on this machine can guess it.
-fn random_password() -> Result<String> {
-    let mut bytes = [0; 16];
-    File::open("/dev/urandom")
-        .and_then(|mut file| file.read_exact(&mut bytes))
-        .map_err(|e| format!("cannot read /dev/urandom: {e}"))?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
-}
-
-fn attach(primary: &Target, replica: &Target) -> Result<()> {
-    let port = primary.port().ok_or("the primary does not listen")?;
-    let mut source = Client::connect(&primary.dsn)?;
-    // Through the socket only, and gone with the server: never on a command line or in a file.
-    let password = random_password()?;
-    source.execute(&format!(
-        "CREATE OR REPLACE USER sluice_replica@127.0.0.1 IDENTIFIED BY '{password}'"
-    ))?;
-    source.execute("GRANT REPLICATION SLAVE ON *.* TO sluice_replica@127.0.0.1")?;
-    let position = source.value("SELECT @@gtid_binlog_pos")?.unwrap_or_default();
-    let mut client = Client::connect(&replica.dsn)?;
-    client.execute(&format!("SET GLOBAL gtid_slave_pos = '{position}'"))?;
-    client.execute(&format!(
-        "CHANGE MASTER TO MASTER_HOST='127.0.0.1', MASTER_PORT={port}, MASTER_USER='sluice_replica', \
-         MASTER_PASSWORD='{password}', MASTER_USE_GTID=slave_pos"
-    ))?;
-    client.execute("START SLAVE")
 }
 
 /// Rows of its own: the replica has none of the measured ones.
@@ -78,19 +49,9 @@ fn measured(bench: &Bench, primary: &Target, replica: &Target) -> Result<Map<Str
     curve.begin();
     let seconds = plan.replica_seconds();
     let run = load.start(THREADS, seconds)?;
-    let mut failure = Ok(());
-    let output = run.finish_calling(Duration::from_secs(seconds.into()), || {
-        if failure.is_ok() {
-            failure = curve.tick();
-        }
-    })?;
-    failure?;
-    let load_s = curve.seconds();
-    curve.until_even()?;
-    let behind_s = (curve.seconds() - load_s).max(0.0);
+    let Gone { output, load_s, behind_s, lag } = curve.watch(run, seconds)?;
     primary.drop_schema(&schema)?;
     let report = super::sysbench::Report::parse(&output.text);
-    let lag = curve.lag();
     let most = |column: usize| lag.iter().map(|row| row[column]).fold(0.0, f64::max);
     Ok(Map::from_iter([
         ("threads".to_string(), json!(THREADS)),
@@ -104,6 +65,16 @@ fn measured(bench: &Bench, primary: &Target, replica: &Target) -> Result<Map<Str
     ]))
 }
 
+/// A load that ended, and a replica that has all of it.
+pub struct Gone {
+    pub output: Output,
+    pub load_s: f64,
+    pub behind_s: f64,
+    /// Seconds since the beginning, transactions behind, seconds behind by the positions, and as
+    /// the replica says it.
+    pub lag: Vec<[f64; 4]>,
+}
+
 /// One look at both servers.
 #[derive(Clone, Copy)]
 struct Look {
@@ -115,7 +86,7 @@ struct Look {
     said_s: Option<f64>,
 }
 
-struct Curve {
+pub struct Curve {
     primary: Client,
     replica: Client,
     begun: Instant,
@@ -124,7 +95,7 @@ struct Curve {
 }
 
 impl Curve {
-    fn new(primary: &Target, replica: &Target) -> Result<Curve> {
+    pub fn new(primary: &Target, replica: &Target) -> Result<Curve> {
         let now = Instant::now();
         Ok(Curve {
             primary: Client::connect(&primary.dsn)?,
@@ -135,7 +106,7 @@ impl Curve {
         })
     }
 
-    fn begin(&mut self) {
+    pub fn begin(&mut self) {
         self.begun = Instant::now();
         self.next = self.begun;
         self.looks.clear();
@@ -174,7 +145,7 @@ impl Curve {
     }
 
     /// Goes on with the curve until the replica has all that the primary has.
-    fn until_even(&mut self) -> Result<()> {
+    pub fn until_even(&mut self) -> Result<()> {
         let begun = Instant::now();
         while begun.elapsed() < CATCH_UP_LIMIT {
             if signals::stopped() {
@@ -193,10 +164,19 @@ impl Curve {
         Err(format!("the replica did not catch up in {} s", CATCH_UP_LIMIT.as_secs()))
     }
 
-    /// Seconds since the beginning, transactions behind, seconds behind by the positions, and as
-    /// the replica says it.
-    fn lag(&self) -> Vec<[f64; 4]> {
-        lag(&self.looks)
+    /// Follows a load to its end, and the replica until it has all of it.
+    pub fn watch(&mut self, run: Run, seconds: u32) -> Result<Gone> {
+        let mut failure = Ok(());
+        let output = run.finish_calling(Duration::from_secs(seconds.into()), || {
+            if failure.is_ok() {
+                failure = self.tick();
+            }
+        })?;
+        failure?;
+        let load_s = self.seconds();
+        self.until_even()?;
+        let behind_s = (self.seconds() - load_s).max(0.0);
+        Ok(Gone { output, load_s, behind_s, lag: lag(&self.looks) })
     }
 }
 

@@ -25,7 +25,7 @@ pub struct Load<'a> {
 }
 
 impl Load<'_> {
-    fn run_words(&self, threads: u32, seconds: u32) -> Result<Vec<String>> {
+    pub fn run_words(&self, threads: u32, seconds: u32) -> Result<Vec<String>> {
         let mut words =
             self.files.words(self.target, self.plan, self.workload, self.row_bytes, "run")?;
         words.push(format!("--threads={threads}"));
@@ -169,6 +169,20 @@ impl Drop for Run {
     }
 }
 
+/// Flushes of log and binlog files that the server itself counts: those of the device are of
+/// everybody on the machine. Null where no counter is known.
+fn own_flushes(after: &Counters, before: &Counters) -> Value {
+    let names = [
+        "sluice_log_flushes",
+        "sluice_binlog_file_syncs",
+        "sluice_binlog_server_synced_groups",
+        "innodb_os_log_fsyncs",
+    ];
+    let known = names.iter().filter(|name| after.has(name));
+    let sum: f64 = known.clone().map(|name| after.since(before, name)).sum();
+    known.count().gt(&0).then_some(sum).into()
+}
+
 /// Counters before and during a measurement.
 pub struct Watch {
     client: Client,
@@ -253,6 +267,7 @@ impl Watch {
         let causes = CAUSES.iter().zip(now.iter().zip(then));
         let causes = causes.map(|(name, (now, then))| (name.to_string(), json!(now - then)));
         add("bytes_by_cause", Value::Object(causes.collect()));
+        add("own_flushes", own_flushes(&after, &self.before));
         let counters = [
             "binlog_commits",
             "binlog_group_commits",

@@ -8,21 +8,33 @@
 //!    servers it was given. A schema that it did not make is not touched (`target`).
 
 mod advised;
+mod follow;
 mod journal;
+mod kill;
 mod lag;
+mod large;
 mod measure;
+mod params;
 mod plan;
 mod presets;
 mod progress;
+mod receive;
+mod restart;
+mod rollback;
 mod run;
+mod sizes;
+mod soak;
 mod special;
 mod steps;
+mod suites;
 mod sysbench;
 mod target;
 mod tools;
+mod trial;
 
 use crate::{reports, signals, Result};
 use clap::{Args, Subcommand};
+use params::ParamArgs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -30,15 +42,18 @@ use std::process::ExitCode;
 pub enum BenchCommand {
     /// Measure, or go on with an interrupted measurement of the same configuration
     Run(Box<RunArgs>),
-    /// Write report.html, report.md and report.csv from the results in a directory
+    /// Write report.html, report.md and report.csv from the results in a directory; or the tables of
+    /// README.md and docs/ from the committed results
     Report(ReportArgs),
 }
 
 #[derive(Args)]
 pub struct RunArgs {
-    /// optimized-writes, enhanced-binlog, binlog-in-redo, write-amplification, tuning
-    #[arg(long)]
-    pub preset: Option<String>,
+    /// Published evaluations: optimized-writes, enhanced-binlog, binlog-in-redo, write-amplification,
+    /// tuning. Our own: oltp, commit, restart, old-snapshot, rollback, soak, replica-lag,
+    /// replica-receive, large-rows. Several run one after the other, each below --out
+    #[arg(long, value_delimiter = ',')]
+    pub preset: Vec<String>,
     /// Directory of results and reports; private servers live below it while it runs
     #[arg(long)]
     pub out: PathBuf,
@@ -46,6 +61,9 @@ pub struct RunArgs {
     /// for a running one; replaces the preset's targets
     #[arg(long = "target", value_name = "NAME=SPEC")]
     pub targets: Vec<String>,
+    /// Of the targets, only these names
+    #[arg(long, value_delimiter = ',')]
+    pub only: Vec<String>,
     /// Stock sysbench workloads, or rows_insert, rows_update_non_index, rows_update_index
     #[arg(long, value_delimiter = ',')]
     pub workloads: Vec<String>,
@@ -54,6 +72,17 @@ pub struct RunArgs {
     /// Sizes of rows for the rows_* workloads; the stock ones have 188 bytes
     #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u32).range(70..=60_000))]
     pub row_bytes: Vec<u32>,
+    #[command(flatten)]
+    pub params: ParamArgs,
+    /// Seconds of rest before each measurement
+    #[arg(long, value_parser = settle)]
+    pub settle: Option<f64>,
+    /// Prepared statements of sysbench: auto, disable
+    #[arg(long, value_parser = ["auto", "disable"])]
+    pub ps_mode: Option<String>,
+    /// name=value, for every private server
+    #[arg(long = "server-option", value_name = "NAME=VALUE")]
+    pub server_options: Vec<String>,
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     pub repetitions: Option<u32>,
     /// Seconds of each measurement
@@ -90,7 +119,19 @@ pub struct RunArgs {
 #[derive(Args)]
 pub struct ReportArgs {
     /// Directory with results.jsonl
-    dir: PathBuf,
+    #[arg(required_unless_present = "tables")]
+    dir: Option<PathBuf>,
+    /// Write the tables between the markers of README.md and docs/ of this checkout
+    #[arg(long, value_name = "CHECKOUT", num_args = 0..=1, default_missing_value = ".")]
+    tables: Option<PathBuf>,
+}
+
+fn settle(text: &str) -> std::result::Result<f64, String> {
+    let seconds = text.parse().map_err(|_| "not a number of seconds".to_string())?;
+    match (0.0..=3600.0).contains(&seconds) {
+        true => Ok(seconds),
+        false => Err("not between 0 and 3600".to_string()),
+    }
 }
 
 pub fn run(command: BenchCommand) -> Result<ExitCode> {
@@ -99,6 +140,17 @@ pub fn run(command: BenchCommand) -> Result<ExitCode> {
             signals::catch();
             run::run(&args)
         }
-        BenchCommand::Report(args) => reports::write_all(&args.dir).map(|()| ExitCode::SUCCESS),
+        BenchCommand::Report(args) => report(&args).map(|()| ExitCode::SUCCESS),
     }
+}
+
+fn report(args: &ReportArgs) -> Result<()> {
+    if let Some(dir) = &args.dir {
+        reports::write_all(dir)?;
+    }
+    if let Some(root) = &args.tables {
+        let changed = reports::fill::write_all(root)?;
+        report!("{changed} pages changed");
+    }
+    Ok(())
 }

@@ -1,7 +1,9 @@
 //! What is to be measured: the configuration of a run.
 
+use super::params::Params;
 use super::presets;
 use super::target::TargetSpec;
+use super::trial::{Kind, Trial};
 use super::RunArgs;
 use crate::Result;
 use serde_json::{json, Value};
@@ -32,17 +34,31 @@ pub struct Plan {
     pub read_only_args: Vec<String>,
     /// Names of two targets: what `sluice advise` says of the first is set on the second.
     pub advise: Option<(String, String)>,
+    /// Rest before each measurement.
+    pub settle_ms: u64,
+    /// Of sysbench: auto, or disable.
+    pub ps_mode: String,
+    /// Of every private server, after its own.
+    pub server_options: Vec<String>,
+    /// Targets on which a snapshot from after the load is held to the end.
+    pub held: Vec<String>,
+    /// Measurements that are more than sysbench points.
+    pub kind: Option<Kind>,
+    pub params: Params,
 }
 
 impl Plan {
-    pub fn new(args: &RunArgs) -> Result<Plan> {
-        let mut plan = presets::plan(args.preset.as_deref(), args.published)?;
+    pub fn new(args: &RunArgs, preset: Option<&str>) -> Result<Plan> {
+        let mut plan = presets::plan(preset, args.published)?;
         if !args.targets.is_empty() {
             plan.targets =
                 args.targets.iter().map(|text| TargetSpec::parse(text)).collect::<Result<_>>()?;
             plan.advise = None;
         }
+        plan.keep_only(&args.only)?;
         plan.override_with(args);
+        plan.params.override_with(&args.params)?;
+        plan.take_minutes(args.repetitions.is_some());
         plan.schema = args.schema.clone();
         plan.check()?;
         Ok(plan)
@@ -64,6 +80,30 @@ impl Plan {
         self.rows = args.rows.unwrap_or(self.rows);
         self.pool_mib = args.pool_mib.unwrap_or(self.pool_mib);
         self.log_mib = args.log_mib.unwrap_or(self.log_mib);
+        self.settle_ms = args.settle.map_or(self.settle_ms, |s| (s * 1000.0) as u64);
+        self.ps_mode = args.ps_mode.clone().unwrap_or_else(|| self.ps_mode.clone());
+        self.server_options.extend(args.server_options.iter().cloned());
+    }
+
+    /// Targets of these names, in the order of the plan.
+    fn keep_only(&mut self, names: &[String]) -> Result<()> {
+        let known = |name: &&String| self.targets.iter().any(|t| t.name == **name);
+        if let Some(name) = names.iter().find(|name| !known(name)) {
+            let all: Vec<&str> = self.targets.iter().map(|t| t.name.as_str()).collect();
+            return Err(format!("--only {name}: the targets are {}", all.join(", ")));
+        }
+        if !names.is_empty() {
+            self.targets.retain(|t| names.contains(&t.name));
+        }
+        self.held.retain(|name| self.targets.iter().any(|t| t.name == *name));
+        Ok(())
+    }
+
+    /// As many repetitions as fill the minutes, unless a number was given.
+    fn take_minutes(&mut self, given: bool) {
+        let Some(minutes) = self.params.minutes.filter(|_| !given) else { return };
+        let round = u64::from(self.seconds) * self.targets.len().max(1) as u64;
+        self.repetitions = (u64::from(minutes) * 60).div_ceil(round.max(1)).max(1) as u32;
     }
 
     fn check(&self) -> Result<()> {
@@ -72,6 +112,7 @@ impl Plan {
         if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
             return Err(format!("two targets have the name {}", pair[0]));
         }
+        self.check_trials()?;
         if names.is_empty() || self.workloads.is_empty() || self.threads.is_empty() {
             return Err("nothing to measure: give a --preset, or --target, --workloads and \
                         --threads"
@@ -89,6 +130,36 @@ impl Plan {
             return Err("--schema takes up to 40 letters, digits and underscores".to_string());
         }
         Ok(())
+    }
+
+    /// Trials kill and remove servers, and hold snapshots: only private ones.
+    fn check_trials(&self) -> Result<()> {
+        let private = self.targets.iter().all(TargetSpec::is_private);
+        if !private && (self.kind.is_some() || !self.held.is_empty()) {
+            return Err(format!("preset {} needs private servers", self.preset));
+        }
+        let replicas = self.kind.is_some_and(Kind::needs_port);
+        match self.targets.iter().find(|t| replicas && !t.has_binlog()) {
+            Some(t) => Err(format!("target {} has no binlog: no replica can follow it", t.name)),
+            None => Ok(()),
+        }
+    }
+
+    pub fn trials(&self) -> Vec<Trial> {
+        self.kind.map_or(Vec::new(), |kind| kind.trials(self))
+    }
+
+    pub fn has_points(&self) -> bool {
+        self.kind.is_none_or(Kind::has_points)
+    }
+
+    pub fn is_alone(&self) -> bool {
+        self.kind.is_some_and(Kind::is_alone)
+    }
+
+    /// What was measured depends on all that went before on the same server.
+    pub fn is_whole(&self) -> bool {
+        !self.held.is_empty() || self.kind == Some(Kind::Soak)
     }
 
     /// Long enough for a curve.
@@ -114,7 +185,8 @@ impl Plan {
         let data: u64 = self.row_bytes.iter().map(|b| rows * (u64::from(*b) + 80) * 3 / 2).sum();
         let largest = self.restart_mib.iter().copied().max().unwrap_or(0);
         // Load and measurements go through the binlog; a huge transaction is there several times.
-        data * 2 + (self.log_mib * 2 + largest * 5 + 512) * (1 << 20)
+        let trials = self.trials().iter().map(|t| t.disk_bytes(self)).max().unwrap_or(0);
+        data * 2 + (self.log_mib * 2 + largest * 5 + 512) * (1 << 20) + trials
     }
 
     /// All that decides whether two runs measure the same.
@@ -138,6 +210,11 @@ impl Plan {
             "replica": self.replica,
             "read_only_args": self.read_only_args,
             "advise": self.advise.as_ref().map(|(from, to)| vec![from, to]),
+            "settle_ms": self.settle_ms,
+            "ps_mode": self.ps_mode,
+            "server_options": self.server_options,
+            "held": self.held,
+            "params": self.params.to_json(),
         })
     }
 }

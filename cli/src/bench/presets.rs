@@ -1,10 +1,14 @@
-//! Each system's own evaluation (docs/bench.md says which), scaled to this machine by default.
+//! Each system's own evaluation (docs/bench.md says which), scaled to this machine by default, and
+//! our own measurements (`suites`).
 
+use super::params::Params;
 use super::plan::{Plan, STOCK_ROW_BYTES};
+use super::suites;
 use super::target::TargetSpec;
 use crate::{host, Result};
 
-pub const NAMES: [&str; 5] =
+/// Evaluations that others published.
+pub const PUBLISHED: [&str; 5] =
     ["optimized-writes", "enhanced-binlog", "binlog-in-redo", "write-amplification", "tuning"];
 
 pub fn plan(preset: Option<&str>, published: bool) -> Result<Plan> {
@@ -16,9 +20,13 @@ pub fn plan(preset: Option<&str>, published: bool) -> Result<Plan> {
         Some("binlog-in-redo") => binlog_in_redo(base, published),
         Some("write-amplification") => write_amplification(base, published),
         Some("tuning") => tuning(base, published),
-        Some(other) => {
-            return Err(format!("no preset '{other}'; there are {}", NAMES.join(", ")));
-        }
+        Some(name) => match suites::plan(name, base) {
+            Some(plan) => plan,
+            None => {
+                let names = [&PUBLISHED[..], &suites::NAMES[..]].concat();
+                return Err(format!("no preset '{name}'; there are {}", names.join(", ")));
+            }
+        },
     };
     Ok(Plan { preset: preset.unwrap_or("custom").to_string(), ..plan })
 }
@@ -46,6 +54,12 @@ fn base() -> Plan {
         replica: false,
         read_only_args: Vec::new(),
         advise: None,
+        settle_ms: 500,
+        ps_mode: "auto".to_string(),
+        server_options: Vec::new(),
+        held: Vec::new(),
+        kind: None,
+        params: Params::default(),
     }
 }
 
@@ -57,7 +71,7 @@ fn scaled_threads(wanted: &[u32]) -> Vec<u32> {
     threads
 }
 
-fn arm(name: &str, engine: &str, options: &[&str]) -> TargetSpec {
+pub fn arm(name: &str, engine: &str, options: &[&str]) -> TargetSpec {
     TargetSpec::private(name, engine, options)
 }
 
@@ -234,7 +248,7 @@ mod tests {
 
     #[test]
     fn every_preset_makes_a_plan_in_both_sizes() {
-        for name in NAMES {
+        for name in PUBLISHED {
             let (small, large) =
                 (plan(Some(name), false).unwrap(), plan(Some(name), true).unwrap());
             assert_eq!(small.preset, name);

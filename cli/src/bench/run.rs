@@ -7,7 +7,8 @@ use super::progress::{clock, Progress};
 use super::steps::{steps, Step};
 use super::sysbench::{Files, Report};
 use super::target::Target;
-use super::{advised, lag, special, tools, RunArgs};
+use super::trial::Kind;
+use super::{advised, lag, sizes, special, tools, RunArgs};
 use crate::db::Client;
 use crate::host::{self, Device};
 use crate::{reports, signals, Result};
@@ -18,7 +19,6 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-const SETTLE: Duration = Duration::from_millis(500);
 const PROBE_MIB: usize = 16;
 /// As a shell reports a program that Ctrl-C ended.
 const INTERRUPTED: u8 = 130;
@@ -32,10 +32,41 @@ pub struct Bench {
     loaded: BTreeSet<(usize, u32)>,
     /// Targets that this machine cannot start; their steps are left out.
     absent: BTreeSet<usize>,
+    /// Sessions that hold a snapshot until they are dropped.
+    holders: Vec<Client>,
+    failures: u32,
+    servers: PathBuf,
+    prefix: Option<PathBuf>,
 }
 
+/// One preset, or several one after the other, each in a directory of its own.
 pub fn run(args: &RunArgs) -> Result<ExitCode> {
-    let plan = Plan::new(args)?;
+    let [first, _, ..] = &args.preset[..] else {
+        return run_one(args, args.preset.first().map(String::as_str), &args.out);
+    };
+    let mut failed = Vec::new();
+    // Refused before anything is measured, if one of them is.
+    args.preset.iter().try_for_each(|name| Plan::new(args, Some(name)).map(|_| ()))?;
+    eprintln!("sluice: {} presets, {first} first", args.preset.len());
+    for name in &args.preset {
+        match run_one(args, Some(name), &args.out.join(name)) {
+            _ if signals::stopped() => return Ok(ExitCode::from(INTERRUPTED)),
+            Ok(code) if code == ExitCode::SUCCESS => {}
+            Ok(_) => failed.push(name.as_str()),
+            Err(why) => {
+                eprintln!("sluice: {name}: {why}");
+                failed.push(name.as_str());
+            }
+        }
+    }
+    match failed.is_empty() {
+        true => Ok(ExitCode::SUCCESS),
+        false => Err(format!("failed: {}", failed.join(", "))),
+    }
+}
+
+fn run_one(args: &RunArgs, preset: Option<&str>, out: &Path) -> Result<ExitCode> {
+    let plan = Plan::new(args, preset)?;
     let steps = steps(&plan);
     let absent = absent(&plan, args.prefix.as_deref());
     let present = |step: &&Step| !absent.contains(&step.target());
@@ -50,7 +81,7 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
     }
     tools::ensure_sysbench()?;
     tools::check_descriptors(plan.threads_max())?;
-    let out = std::path::absolute(&args.out).map_err(|e| format!("--out: {e}"))?;
+    let out = std::path::absolute(out).map_err(|e| format!("--out: {e}"))?;
     fs::create_dir_all(&out).map_err(|e| format!("cannot create {}: {e}", out.display()))?;
     disk_suffices(&plan, absent.len() as u64, &out)?;
     let journal = Journal::open(&out, &plan.to_json(), &environment(&out))?;
@@ -59,6 +90,13 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
     if !steps.iter().any(|step| todo(&step)) {
         eprintln!("sluice: everything is measured");
         return reports::write_all(&out).map(|()| ExitCode::SUCCESS);
+    }
+    if plan.is_whole() && journal.goes_on {
+        return Err(format!(
+            "{} holds part of a run that cannot go on, because each measurement depends on all \
+             before it: choose another --out, or remove it",
+            out.display()
+        ));
     }
     let servers = out.join("servers");
     fs::create_dir_all(&servers)
@@ -72,7 +110,11 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
         return Ok(ExitCode::from(INTERRUPTED));
     }
     outcome?;
-    reports::write_all(&out).map(|()| ExitCode::SUCCESS)
+    reports::write_all(&out)?;
+    match bench.failures {
+        0 => Ok(ExitCode::SUCCESS),
+        _ => Ok(ExitCode::FAILURE),
+    }
 }
 
 fn environment(out: &Path) -> Value {
@@ -127,7 +169,8 @@ impl Bench {
         let make = |spec| {
             let mut target = Target::new(spec, &plan, servers, &journal.run_id);
             target.use_prefix(args.prefix.as_deref());
-            if plan.replica && spec.is_private() && spec.has_binlog() {
+            let replicated = plan.replica || plan.kind.is_some_and(Kind::needs_port);
+            if replicated && spec.is_private() && spec.has_binlog() {
                 target.listen()?;
             }
             Ok(target)
@@ -141,6 +184,10 @@ impl Bench {
             progress: Progress::new(guess),
             loaded: BTreeSet::new(),
             absent: BTreeSet::new(),
+            holders: Vec::new(),
+            failures: 0,
+            servers: servers.to_path_buf(),
+            prefix: args.prefix.clone(),
         })
     }
 
@@ -157,38 +204,73 @@ impl Bench {
             if signals::stopped() {
                 return Err("interrupted".to_string());
             }
-            let name = self.plan.targets[at].name.clone();
-            self.progress.begin(&format!("starting {name}"));
-            // What a killed run left behind.
-            let schemas = self.schemas(at);
-            self.targets[at].clean_up(&schemas)?;
-            if let Some(why) = self.targets[at].cannot_start() {
-                self.progress.note(&format!("sluice: target {name} is left out: {why}"));
-                self.absent.insert(at);
-                let key = format!("absent {name}");
-                let line = json!({"kind": "absent", "key": key, "target": name, "why": why});
-                if !self.journal.is_done(&key) {
-                    self.journal.write(&line)?;
-                }
-                continue;
-            }
-            if let Some(advice) = self.journal.advice.as_ref().filter(|l| l["target"] == *name) {
-                self.targets[at].set_options(&advised::options_of(advice));
-            }
-            self.targets[at].start(self.plan.threads_max())?;
-            self.targets[at].check(self.plan.threads_max())?;
-            let key = format!("server {name}");
-            if !self.journal.is_done(&key) {
-                let settings = self.targets[at].settings()?;
-                let line =
-                    json!({"kind": "server", "key": key, "target": name, "settings": settings});
-                self.journal.write(&line)?;
-            }
+            self.start_target(at)?;
         }
         if self.absent.len() == self.targets.len() {
             return Err("none of the targets can be measured here".to_string());
         }
         Ok(())
+    }
+
+    fn start_target(&mut self, at: usize) -> Result<()> {
+        let name = self.plan.targets[at].name.clone();
+        self.progress.begin(&format!("starting {name}"));
+        // What a killed run left behind.
+        let schemas = self.schemas(at);
+        self.targets[at].clean_up(&schemas)?;
+        if let Some(why) = self.targets[at].cannot_start() {
+            self.progress.note(&format!("sluice: target {name} is left out: {why}"));
+            self.absent.insert(at);
+            let key = format!("absent {name}");
+            let line = json!({"kind": "absent", "key": key, "target": name, "why": why});
+            return match self.journal.is_done(&key) {
+                true => Ok(()),
+                false => self.journal.write(&line),
+            };
+        }
+        if let Some(advice) = self.journal.advice.as_ref().filter(|l| l["target"] == *name) {
+            self.targets[at].set_options(&advised::options_of(advice));
+        }
+        self.targets[at].start(self.plan.threads_max())?;
+        self.targets[at].check(self.plan.threads_max())?;
+        let key = format!("server {name}");
+        if !self.journal.is_done(&key) {
+            let settings = self.targets[at].settings()?;
+            let line = json!({"kind": "server", "key": key, "target": name, "settings": settings});
+            self.journal.write(&line)?;
+        }
+        match self.plan.is_alone() {
+            true => self.targets[at].clean_up(&[]),
+            false => Ok(()),
+        }
+    }
+
+    /// The server of a target on a new directory, for a measurement that has the machine alone.
+    pub fn fresh(&mut self, target: usize) -> Result<()> {
+        let threads = self.plan.threads_max();
+        self.targets[target].clean_up(&[])?;
+        self.targets[target].start(threads).map(|_| ())
+    }
+
+    /// Files of a measurement, and servers beside the targets; gone with the run.
+    pub fn scratch(&self) -> &Path {
+        &self.servers
+    }
+
+    pub fn prefix(&self) -> Option<&Path> {
+        self.prefix.as_deref()
+    }
+
+    /// A session that took its snapshot and keeps it.
+    fn hold(&mut self, target: usize) -> Result<Map<String, Value>> {
+        let server = &self.targets[target];
+        let schema = server.schema(&self.plan, self.plan.row_bytes[0]);
+        let mut client = Client::connect(&server.dsn)?;
+        client.execute("SET SESSION wait_timeout = 2147483")?;
+        client.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT")?;
+        let sum = client.value(&format!("SELECT SUM(k) AS s FROM `{schema}`.sbtest1"))?;
+        self.holders.push(client);
+        Ok(Map::from_iter([("sum".to_string(), json!(sum))]))
     }
 
     fn schemas(&self, target: usize) -> Vec<String> {
@@ -224,7 +306,8 @@ impl Bench {
             let uses = match step {
                 Step::Advise { from, .. } => *from == target && stock,
                 Step::Point { target: t, row_bytes: b, .. } => *t == target && *b == row_bytes,
-                Step::Jump { target: t } => *t == target && stock,
+                Step::Jump { target: t } | Step::Hold { target: t } => *t == target && stock,
+                Step::Trial { target: t, trial, .. } => *t == target && stock && trial.needs_load(),
                 _ => false,
             };
             uses && !self.journal.is_done(&step.key(&self.plan))
@@ -233,7 +316,8 @@ impl Bench {
 
     fn one_step(&mut self, step: &Step, key: &str) -> Result<()> {
         let begun = Instant::now();
-        if !matches!(step, Step::Load { .. }) && !signals::sleep_until(begun + SETTLE) {
+        let settle = Duration::from_millis(self.plan.settle_ms);
+        if !matches!(step, Step::Load { .. }) && !signals::sleep_until(begun + settle) {
             return Err("interrupted".to_string());
         }
         let result = match step {
@@ -245,6 +329,8 @@ impl Bench {
             Step::Jump { target } => special::jump(self, *target),
             Step::Replica { target } => lag::replica(self, *target),
             Step::Restart { target, mib } => special::restart(self, *target, *mib),
+            Step::Hold { target } => self.hold(*target),
+            Step::Trial { target, trial, .. } => trial.run(self, *target),
         };
         if signals::stopped() {
             return Err("interrupted".to_string());
@@ -259,13 +345,19 @@ impl Bench {
             self.journal.write(&Value::Object(fields.clone()))?;
         }
         match (failure, step) {
-            (Some(why), Step::Load { .. } | Step::Advise { .. }) => {
+            (Some(why), Step::Load { .. } | Step::Advise { .. } | Step::Hold { .. }) => {
                 return Err(format!("{key}: {why}"))
             }
-            (Some(why), _) => self.progress.note(&format!("{key}: FAILED: {why}")),
+            (Some(why), _) => {
+                self.failures += 1;
+                self.progress.note(&format!("{key}: FAILED: {why}"));
+            }
             (None, _) => self.progress.note(&summary(key, &fields)),
         }
-        self.revive(step.target())
+        match self.plan.is_alone() {
+            true => self.targets[step.target()].clean_up(&[]),
+            false => self.revive(step.target()),
+        }
     }
 
     fn named(&self, step: &Step, key: &str) -> Map<String, Value> {
@@ -281,6 +373,14 @@ impl Bench {
             Step::Jump { .. } => json!({"kind": "jump"}),
             Step::Replica { .. } => json!({"kind": "replica"}),
             Step::Restart { mib, .. } => json!({"kind": "restart", "mib": mib}),
+            Step::Hold { .. } => json!({"kind": "hold"}),
+            Step::Trial { trial, repetition, .. } => {
+                let mut line = trial.parameters();
+                line["kind"] = json!("trial");
+                line["trial"] = json!(trial.name());
+                line["repetition"] = json!(repetition);
+                line
+            }
         };
         let mut fields = Map::new();
         for value in [&mut line, &mut (more.clone())] {
@@ -322,6 +422,7 @@ impl Bench {
         let mut fields = load.point(threads, self.plan.seconds)?;
         let schema = load.target.schema(&self.plan, row_bytes);
         fields.insert("size_bytes".to_string(), json!(load.target.data_bytes(&schema)));
+        fields.insert("sizes".to_string(), sizes::of(load.target));
         Ok(fields)
     }
 
@@ -341,7 +442,7 @@ impl Bench {
             return Ok(());
         }
         let name = self.plan.targets[target].name.clone();
-        if self.targets[target].dir.is_none() {
+        if self.targets[target].dir.is_none() || self.plan.held.contains(&name) {
             return Err(format!("target {name}: the server is gone"));
         }
         self.progress
@@ -367,6 +468,7 @@ fn summary(key: &str, fields: &Map<String, Value>) -> String {
     let number = |name: &str| fields.get(name).and_then(Value::as_f64);
     let p95 = fields.get("latency_ms").and_then(|l| l["p95"].as_f64());
     match (number("tps"), p95, number("seconds")) {
+        (Some(tps), None, _) => format!("{key}: {tps:.0} TPS"),
         (Some(tps), Some(p95), _) => format!("{key}: {tps:.0} TPS, 95 % below {p95:.2} ms"),
         (_, _, Some(seconds)) => format!("{key}: {seconds:.1} s"),
         _ => key.to_string(),

@@ -6,7 +6,6 @@ use super::run::Bench;
 use crate::db::Client;
 use crate::{signals, Result};
 use serde_json::{json, Map, Value};
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 type Fields = Result<Map<String, Value>>;
@@ -14,7 +13,6 @@ type Fields = Result<Map<String, Value>>;
 const BIG_ROW_BYTES: u64 = 256;
 /// A transaction of gigabytes takes its time.
 const BIG_LIMIT: Duration = Duration::from_secs(4 * 3600);
-const DEATH_LIMIT: Duration = Duration::from_secs(120);
 
 fn interrupted() -> String {
     "interrupted".to_string()
@@ -57,22 +55,6 @@ pub fn jump(bench: &Bench, target: usize) -> Fields {
     Ok(fields)
 }
 
-/// A killed process keeps its files, and the lock of its directory, until it is gone or a zombie.
-fn wait_for_death(pid: u32) -> Result<()> {
-    let begun = Instant::now();
-    while begun.elapsed() < DEATH_LIMIT {
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next());
-        // The first thread may be a zombie while others still hold the files of all.
-        let threads = std::fs::read_dir(format!("/proc/{pid}/task")).map_or(0, |dir| dir.count());
-        if matches!(state, None | Some('Z' | 'X')) && threads <= 1 {
-            return Ok(());
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    Err(format!("the killed server, pid {pid}, is still there"))
-}
-
 /// One transaction of `mib` MiB, kill -9 right after its commit, and the time until the server
 /// answers again.
 pub fn restart(bench: &mut Bench, target: usize, mib: u64) -> Fields {
@@ -92,12 +74,7 @@ pub fn restart(bench: &mut Bench, target: usize, mib: u64) -> Fields {
          sluice_restart.seq_1_to_{rows}"
     ))?;
     let transaction_s = begun.elapsed().as_secs_f64();
-    let pid = server.pid.ok_or("the server's process is not known")?;
-    let killed = Command::new("kill").args(["-KILL", &pid.to_string()]).status();
-    if !killed.is_ok_and(|status| status.success()) {
-        return Err(format!("cannot kill the server, pid {pid}"));
-    }
-    wait_for_death(pid)?;
+    server.kill()?;
     let restart_s = server.start(threads)?;
     let mut client = Client::connect_with_limit(&server.dsn, BIG_LIMIT)?;
     let found = client.value("SELECT COUNT(*) AS n FROM sluice_restart.big")?.unwrap_or_default();

@@ -1,8 +1,9 @@
 //! The order of a run.
 
 use super::plan::Plan;
+use super::trial::Trial;
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Step {
     Load {
         target: usize,
@@ -31,6 +32,15 @@ pub enum Step {
         target: usize,
         mib: u64,
     },
+    /// Opens a snapshot that stays to the end.
+    Hold {
+        target: usize,
+    },
+    Trial {
+        target: usize,
+        trial: Trial,
+        repetition: u32,
+    },
 }
 
 impl Step {
@@ -46,6 +56,10 @@ impl Step {
             Step::Jump { target } => format!("jump {}", name(target)),
             Step::Replica { target } => format!("replica {}", name(target)),
             Step::Restart { target, mib } => format!("restart {} {mib}", name(target)),
+            Step::Hold { target } => format!("hold {}", name(target)),
+            Step::Trial { target, trial, repetition } => {
+                format!("trial {} {} {repetition}", name(target), trial.key())
+            }
         }
     }
 
@@ -56,6 +70,8 @@ impl Step {
             | Step::Point { target, .. }
             | Step::Jump { target }
             | Step::Replica { target }
+            | Step::Hold { target }
+            | Step::Trial { target, .. }
             | Step::Restart { target, .. } => *target,
         }
     }
@@ -74,6 +90,8 @@ impl Step {
             Step::Jump { .. } => f64::from(plan.seconds) * 2.0 + 2.0,
             Step::Replica { .. } => f64::from(plan.replica_seconds()) * 2.0 + 12.0,
             Step::Restart { mib, .. } => 10.0 + *mib as f64 / 10.0,
+            Step::Hold { .. } => 2.0,
+            Step::Trial { trial, .. } => trial.seconds(plan),
         }
     }
 }
@@ -82,27 +100,68 @@ impl Step {
 pub fn steps(plan: &Plan) -> Vec<Step> {
     let targets = plan.targets.len();
     let mut steps = Vec::new();
-    for &row_bytes in &plan.row_bytes {
-        steps.extend((0..targets).map(|target| Step::Load { target, row_bytes }));
-    }
-    steps.extend(plan.advised().map(|(from, target)| Step::Advise { from, target }));
-    let mut first = 0;
-    for repetition in 1..=plan.repetitions {
-        for workload in &plan.workloads {
-            for &row_bytes in &plan.row_bytes {
-                for &threads in &plan.threads {
-                    steps.extend((0..targets).map(|turn| Step::Point {
-                        target: (first + turn) % targets,
-                        workload: workload.clone(),
-                        row_bytes,
-                        threads,
-                        repetition,
-                    }));
-                    first += 1;
-                }
-            }
+    let trials = plan.trials();
+    if plan.has_points() || trials.iter().any(Trial::needs_load) {
+        for &row_bytes in &plan.row_bytes {
+            steps.extend((0..targets).map(|target| Step::Load { target, row_bytes }));
         }
     }
+    steps.extend(plan.advised().map(|(from, target)| Step::Advise { from, target }));
+    let is_held = |target: &usize| plan.held.contains(&plan.targets[*target].name);
+    steps.extend((0..targets).filter(is_held).map(|target| Step::Hold { target }));
+    let mut first = 0;
+    for repetition in 1..=plan.repetitions {
+        for round in rounds(plan, &trials) {
+            steps.extend((0..targets).map(|turn| {
+                let target = (first + turn) % targets;
+                round.step(target, repetition)
+            }));
+            first += 1;
+        }
+    }
+    once(plan, &mut steps);
+    steps
+}
+
+/// What all targets do in turn.
+enum Round {
+    Point { workload: String, row_bytes: u32, threads: u32 },
+    Trial(Trial),
+}
+
+impl Round {
+    fn step(&self, target: usize, repetition: u32) -> Step {
+        match self {
+            Round::Trial(trial) => Step::Trial { target, trial: trial.clone(), repetition },
+            Round::Point { workload, row_bytes, threads } => Step::Point {
+                target,
+                workload: workload.clone(),
+                row_bytes: *row_bytes,
+                threads: *threads,
+                repetition,
+            },
+        }
+    }
+}
+
+fn rounds(plan: &Plan, trials: &[Trial]) -> Vec<Round> {
+    let mut rounds = Vec::new();
+    for workload in plan.workloads.iter().filter(|_| plan.has_points()) {
+        for &row_bytes in &plan.row_bytes {
+            rounds.extend(plan.threads.iter().map(|&threads| Round::Point {
+                workload: workload.clone(),
+                row_bytes,
+                threads,
+            }));
+        }
+    }
+    rounds.extend(trials.iter().cloned().map(Round::Trial));
+    rounds
+}
+
+/// What is measured once, whatever the number of repetitions.
+fn once(plan: &Plan, steps: &mut Vec<Step>) {
+    let targets = plan.targets.len();
     if plan.step.is_some() {
         steps.extend((0..targets).map(|target| Step::Jump { target }));
     }
@@ -115,7 +174,6 @@ pub fn steps(plan: &Plan) -> Vec<Step> {
     for &mib in &plan.restart_mib {
         steps.extend((0..targets).filter(private).map(|target| Step::Restart { target, mib }));
     }
-    steps
 }
 
 #[cfg(test)]

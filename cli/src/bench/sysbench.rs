@@ -11,6 +11,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 const ROWS_SCRIPT: &str = include_str!("rows.lua");
+const PROBE_SCRIPT: &str = include_str!("probe.lua");
 
 /// Files that sysbench reads: our script, and passwords, which must not be on its command line.
 pub struct Files {
@@ -20,10 +21,16 @@ pub struct Files {
 impl Files {
     pub fn new(dir: &Path) -> Result<Files> {
         let files = Files { dir: dir.to_path_buf() };
-        let script = files.script();
-        fs::write(&script, ROWS_SCRIPT)
-            .map_err(|e| format!("cannot write {}: {e}", script.display()))?;
+        for (script, text) in [(files.script(), ROWS_SCRIPT), (files.probe(), PROBE_SCRIPT)] {
+            fs::write(&script, text)
+                .map_err(|e| format!("cannot write {}: {e}", script.display()))?;
+        }
         Ok(files)
+    }
+
+    /// A workload of sysbench: an update of one row every 10 ms.
+    pub fn probe(&self) -> PathBuf {
+        self.dir.join("sluice_probe.lua")
     }
 
     fn script(&self) -> PathBuf {
@@ -75,6 +82,7 @@ impl Files {
         words.push(format!("--tables={}", plan.tables));
         words.push(format!("--table_size={}", plan.rows));
         words.push("--rand-type=uniform".to_string());
+        words.push(format!("--db-ps-mode={}", plan.ps_mode));
         if workload == "oltp_read_only" {
             words.extend(plan.read_only_args.iter().cloned());
         }
@@ -169,14 +177,17 @@ fn histogram_line(line: &str) -> Option<(f64, u64)> {
     Some((value.trim().parse().ok()?, count.parse().ok()?))
 }
 
-/// One second: time, transactions and queries per second, 95th percentile in milliseconds.
+/// One second: time, transactions and queries per second, the percentile that was asked for in
+/// milliseconds.
 /// `[ 1s ] thds: 4 tps: 10.00 qps: 20.00 (r/w/o: 0/20/0) lat (ms,95%): 0.40 err/s: 0.00 ...`
 pub fn interval_line(line: &str) -> Option<[f64; 4]> {
     let (time, rest) = line.trim().strip_prefix('[')?.split_once("s ]")?;
     let after = |key: &str| -> Option<f64> {
         rest.split_once(key)?.1.split_whitespace().next()?.parse().ok()
     };
-    Some([time.trim().parse().ok()?, after(" tps: ")?, after(" qps: ")?, after("(ms,95%): ")?])
+    let percentile = rest.split_once("lat (ms,")?.1.split_once("%): ")?.1;
+    let percentile = percentile.split_whitespace().next()?.parse().ok();
+    Some([time.trim().parse().ok()?, after(" tps: ")?, after(" qps: ")?, percentile?])
 }
 
 #[cfg(test)]

@@ -107,7 +107,8 @@ impl Target {
             SpecPlace::Private(own) => {
                 let dir = servers.join(&spec.name);
                 let mut options = server_options(&spec.engine, plan);
-                options.extend(own.iter().map(|o| match o.split_once('=') {
+                let all = own.iter().chain(&plan.server_options);
+                options.extend(all.map(|o| match o.split_once('=') {
                     Some((name, value)) => format!("--{}={value}", name.replace('_', "-")),
                     None => format!("--{}", o.replace('_', "-")),
                 }));

@@ -40,6 +40,57 @@ fn preset(name: &str) -> (&'static str, &'static str) {
              watched the default server under load, 'published' those of the guide. Published: 250 \
              tables of 25,000 rows, 64 to 512 threads, 20 minutes each.",
         ),
+        _ => ours(name),
+    }
+}
+
+/// Of our own measurements.
+fn ours(name: &str) -> (&'static str, &'static str) {
+    match name {
+        "oltp" => (
+            "Every OLTP workload of sysbench",
+            "The stock workloads of sysbench, reads first, every commit durable.",
+        ),
+        "commit" => (
+            "Commits and flushes",
+            "Single-row commits, every one durable. sluice has the binlog in its log, sluice-off \
+             flushes both at commit, as InnoDB does; those without a binlog show what is left when it \
+             costs nothing.",
+        ),
+        "restart" => (
+            "Restart after a large transaction",
+            "One transaction, kill -9 right after its commit or in its middle, and the time until the \
+             server answers, less that of the same server with nothing in it. Each has a new server.",
+        ),
+        "old-snapshot" => (
+            "Updates under an old snapshot",
+            "The same updates on a server with a snapshot from before, and on one without, period by \
+             period in turn: what it costs, and what is kept for it.",
+        ),
+        "rollback" => (
+            "ROLLBACK of a large transaction",
+            "The statement, the revert in the background, and what scans and updates of the same rows \
+             meet meanwhile. Each has a new server.",
+        ),
+        "soak" => (
+            "A long mixed load",
+            "Data much larger than the pool, the servers in turn for a stretch each, watched second by \
+             second.",
+        ),
+        "replica-lag" => (
+            "A replica that applies",
+            "How far a replica falls behind a Sluice primary under oltp_write_only, by its engine and \
+             the threads that apply.",
+        ),
+        "replica-receive" => (
+            "Replicas that receive",
+            "What replicas that receive and do not apply cost a Sluice primary.",
+        ),
+        "large-rows" => (
+            "Large values and wide tables",
+            "One large value and a table of 900 columns on a small pool, killed after the commit: is it \
+             all there, and how much memory did it take?",
+        ),
         _ => ("A measurement of its own", ""),
     }
 }
@@ -59,14 +110,9 @@ pub fn paragraphs(results: &Results) -> Vec<String> {
     }
     let n = |name: &str| text_of(&plan[name]);
     list.push(format!(
-        "Here: {} tables of {} rows, {} threads, {} s each after {} s of warm-up, {}; pool {} MiB, log \
-         {} MiB. {}, {} processors that sysbench and the servers share, {:.0} GiB of memory, {}, file \
+        "Here: {}{}; pool {} MiB, log {} MiB. {}, {} processors that sysbench and the servers share, {:.0} GiB of memory, {}, file \
          system {}. {}.",
-        n("tables"),
-        n("rows"),
-        results.plan_list("threads").join(", "),
-        n("seconds"),
-        n("warmup"),
+        load(results),
         match plan["repetitions"].as_u64() {
             Some(1) => "once".to_string(),
             count => format!("{} times in turns", count.unwrap_or(0)),
@@ -85,6 +131,24 @@ pub fn paragraphs(results: &Results) -> Vec<String> {
     ));
     list.extend(targets(results));
     list
+}
+
+/// Tables and times, where they mean something.
+fn load(results: &Results) -> String {
+    let plan = &results.config["plan"];
+    let n = |name: &str| text_of(&plan[name]);
+    match plan["preset"].as_str() {
+        Some("large-rows" | "restart") => String::new(),
+        Some("rollback") => format!("{} rows, ", n("rows")),
+        _ => format!(
+            "{} tables of {} rows, {} threads, {} s each after {} s of warm-up, ",
+            n("tables"),
+            n("rows"),
+            results.plan_list("threads").join(", "),
+            n("seconds"),
+            n("warmup")
+        ),
+    }
 }
 
 fn storage(results: &Results) -> String {

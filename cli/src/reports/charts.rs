@@ -5,12 +5,14 @@ use super::data::{
     write_amplification, Cell, Results,
 };
 use super::svg::{lines, stacked, Axes, Point, Series};
+use super::trials;
 use crate::db::CAUSES;
 use serde_json::Value;
 
 /// Headings, and the charts below them.
 pub fn sections(results: &Results) -> Vec<(String, Vec<String>)> {
-    let mut sections = Vec::new();
+    let mut sections = trials::charts(results);
+    sections.push(("Period by period".to_string(), trials::periods(results)));
     for (workload, row_bytes) in results.workloads() {
         let charts = of_workload(results, &workload, row_bytes);
         sections.push((results.label(&workload, row_bytes), charts));

@@ -40,6 +40,25 @@ pub fn table(results: &Results) -> String {
     text
 }
 
+/// One line per figure of what is more than a sysbench point.
+pub fn trials(results: &Results) -> Option<String> {
+    let named = ["kind", "key", "target", "trial", "repetition", "took_s", "failure"];
+    let mut text = "trial,target,repetition,key,figure,value\n".to_string();
+    let mut count = 0;
+    for line in results.of_kind("trial") {
+        let own =
+            ["trial", "target", "repetition", "key"].map(|name| quoted(&text_of(&line[name])));
+        let figures = line.as_object().into_iter().flatten();
+        for (name, figure) in figures.filter(|(name, _)| !named.contains(&name.as_str())) {
+            if let Some(number) = figure.as_f64() {
+                text += &format!("{},{name},{number}\n", own.join(","));
+                count += 1;
+            }
+        }
+    }
+    (count > 0).then_some(text)
+}
+
 fn value(line: &Value, column: &str) -> String {
     let figure = |f: Option<f64>| f.map_or(String::new(), |f| format!("{f:.3}"));
     match column {
@@ -76,6 +95,9 @@ mod tests {
         let text = table(&results);
         assert!(text.lines().count() > 2);
         assert!(text.lines().all(|l| l.matches(',').count() == COLUMNS.len() - 1), "{text}");
+        assert!(trials(&results).is_none());
+        let text = trials(&super::super::trials::tests::recorded()).unwrap();
+        assert!(text.lines().any(|line| line == "restart,innodb,2,null,restart_s,5"), "{text}");
         assert_eq!(quoted("a,\"b\""), "\"a,\"\"b\"\"\"");
     }
 }

@@ -165,6 +165,16 @@ pub fn process_bytes(line: &Value) -> Option<f64> {
     per_transaction(line, &line["process_written_bytes"])
 }
 
+/// Of log and binlog files, as the server counts them.
+pub fn own_flushes(line: &Value) -> Option<f64> {
+    per_transaction(line, &line["own_flushes"])
+}
+
+/// Processor time of the server, in microseconds.
+pub fn cpu_us(line: &Value) -> Option<f64> {
+    Some(per_transaction(line, &line["server_cpu_s"])? * 1e6)
+}
+
 /// Time and one column of a series.
 pub fn seconds_column(rows: &Value, column: usize) -> Vec<(f64, f64)> {
     let rows = rows.as_array().map(Vec::as_slice).unwrap_or_default();

@@ -12,6 +12,9 @@ const SMALL: f64 = 0.05;
 /// A transaction below it wrote nothing of its own.
 const WRITES_BYTES: f64 = 64.0;
 const NO_BINLOG: &str = "-nobinlog";
+/// With and without a snapshot that is held.
+const HELD: &str = "-held";
+const FREE: &str = "-free";
 
 pub fn sentences(results: &Results) -> Vec<String> {
     let mut found = Vec::new();
@@ -46,6 +49,10 @@ pub fn sentences(results: &Results) -> Vec<String> {
 
 /// What a target is compared with.
 pub fn baseline(results: &Results, target: &str) -> Option<String> {
+    if let Some(name) = target.strip_suffix(HELD) {
+        let free = format!("{name}{FREE}");
+        return results.targets().into_iter().find(|other| *other == free);
+    }
     let same_kind = |name: &String| name.ends_with(NO_BINLOG) == target.ends_with(NO_BINLOG);
     results.targets().into_iter().find(same_kind).filter(|base| base != target)
 }

@@ -2,7 +2,7 @@
 
 use super::data::{text_of, Results};
 use super::svg::escaped;
-use super::{about, charts, findings, markdown};
+use super::{about, charts, findings, markdown, trials};
 
 const STYLE: &str = include_str!("style.css");
 
@@ -28,17 +28,15 @@ pub fn page(results: &Results) -> String {
          <meta name=\"color-scheme\" content=\"light dark\">\
          <title>sluice bench: {title}</title><style>{STYLE}</style></head><body><main>\n\
          <h1>{title}</h1><p class=\"note\">{time}</p>\n{paragraphs}\
-         <h2>Found</h2>{}\n{}{}\
+         <h2>Found</h2>{}\n{}{}{}\
          <h2>Charts</h2>\n{sections}\
-         <h2>Measured</h2><p class=\"note\">Medians, with least and most where there are several \
-         repetitions. Bytes of the server are those of its process (write_bytes of /proc/PID/io); \
-         bytes and flushes of the device are of the whole disk while the measurement ran, the file \
-         system's and other programs' among them.</p>{}\n\
+         {}\
          <h2>Configuration</h2><dl>{settings}</dl>\n</main></body></html>\n",
         list(&findings::sentences(results)),
         advice(results),
+        trial_tables(results),
         relative(results),
-        table(&markdown::HEAD.map(String::from), &markdown::rows(results)),
+        measured(results),
     )
 }
 
@@ -56,6 +54,28 @@ fn table<R: AsRef<[String]>>(head: &[String], rows: &[R]) -> String {
     format!(
         "<div class=\"wide\"><table><thead>{}</thead><tbody>{body}</tbody></table></div>",
         row("th", head)
+    )
+}
+
+fn trial_tables(results: &Results) -> String {
+    let part = |found: trials::Table| {
+        let (title, note) = (escaped(found.title), escaped(found.note));
+        format!("<h2>{title}</h2><p class=\"note\">{note}</p>{}", table(&found.head, &found.rows))
+    };
+    trials::tables(results).into_iter().map(part).collect()
+}
+
+fn measured(results: &Results) -> String {
+    let (head, rows) = markdown::measured(results);
+    if rows.is_empty() {
+        return String::new();
+    }
+    format!(
+        "<h2>Measured</h2><p class=\"note\">Medians, with least and most where there are several \
+         repetitions. Bytes of the server are those of its process (write_bytes of /proc/PID/io); \
+         bytes and flushes of the device are of the whole disk while the measurement ran, the file \
+         system's and other programs' among them.</p>{}\n",
+        table(&head, &rows)
     )
 }
 

@@ -1,12 +1,16 @@
 //! The report as Markdown.
 
 use super::about;
-use super::data::{device_bytes, flushes, latency, process_bytes, text_of, tps, Figure, Results};
+use super::data::{
+    cpu_us, device_bytes, flushes, latency, own_flushes, process_bytes, text_of, tps, Figure,
+    Results,
+};
 use super::findings::{self, Verdict};
 use super::svg::short;
+use super::trials;
 use serde_json::Value;
 
-pub const HEAD: [&str; 10] = [
+const HEAD: [&str; 10] = [
     "workload",
     "threads",
     "target",
@@ -18,6 +22,8 @@ pub const HEAD: [&str; 10] = [
     "device bytes/txn",
     "flushes/txn",
 ];
+/// Of results that have them.
+const MORE_HEAD: [&str; 3] = ["flushes that the server counts/txn", "server CPU us/txn", "errors"];
 
 /// TPS of each target relative to the one it is compared with, a row for each number of threads.
 pub fn relative(results: &Results) -> (Vec<String>, Vec<Vec<String>>) {
@@ -46,7 +52,7 @@ pub fn relative(results: &Results) -> (Vec<String>, Vec<Vec<String>>) {
             rows.push(row);
         }
     }
-    if pairs.is_empty() {
+    if pairs.is_empty() || results.of_kind("point").next().is_none() {
         rows.clear();
     }
     (head, rows)
@@ -69,7 +75,7 @@ pub fn advice(results: &Results) -> (Vec<[String; 4]>, Vec<String>) {
 
 pub const ADVICE_HEAD: [&str; 4] = ["rule", "setting", "default", "advised"];
 
-fn table<R: AsRef<[String]>>(head: &[String], rows: &[R]) -> String {
+pub fn table<R: AsRef<[String]>>(head: &[String], rows: &[R]) -> String {
     let line = |cells: &[String]| {
         let cells: Vec<String> = cells.iter().map(|c| c.replace('|', "\\|")).collect();
         format!("| {} |\n", cells.join(" | "))
@@ -78,15 +84,20 @@ fn table<R: AsRef<[String]>>(head: &[String], rows: &[R]) -> String {
     format!("{}|{}\n{body}", line(head), "---|".repeat(head.len()))
 }
 
-pub fn rows(results: &Results) -> Vec<[String; 10]> {
-    let with_spread = |f: Option<Figure>| match f {
+pub fn with_spread(figure: Option<Figure>) -> String {
+    match figure {
         None => "-".to_string(),
         Some(f) if f.count == 1 => short(f.median),
         Some(f) => format!("{} ({} to {})", short(f.median), short(f.least), short(f.most)),
-    };
+    }
+}
+
+/// Head and rows of all points.
+pub fn measured(results: &Results) -> (Vec<String>, Vec<Vec<String>>) {
+    let has_more = results.of_kind("point").any(|line| line["own_flushes"].is_number());
     let median = |f: Option<Figure>| f.map_or("-".to_string(), |f| short(f.median));
     let row = |cell: super::data::Cell| {
-        [
+        let mut row = vec![
             results.label(&cell.workload, cell.row_bytes),
             cell.threads.to_string(),
             cell.target.clone(),
@@ -97,9 +108,22 @@ pub fn rows(results: &Results) -> Vec<[String; 10]> {
             median(results.figure(&cell, process_bytes)),
             median(results.figure(&cell, device_bytes)),
             median(results.figure(&cell, flushes)),
-        ]
+        ];
+        if has_more {
+            row.push(median(results.figure(&cell, own_flushes)));
+            row.push(median(results.figure(&cell, cpu_us)));
+            let errors = results.points(&cell).filter_map(|line| line["errors"].as_f64());
+            row.push(short(errors.sum()));
+        }
+        row
     };
-    results.cells().into_iter().map(row).collect()
+    let more = MORE_HEAD.iter().filter(|_| has_more);
+    let head = HEAD.iter().chain(more).map(|name| name.to_string()).collect();
+    let is_there = |cell: &super::data::Cell| results.points(cell).next().is_some();
+    let any = results.of_kind("point").next().is_some();
+    // Where only some cells have points, the others are what failed.
+    let cells = results.cells().into_iter().filter(|cell| any || is_there(cell));
+    (head, cells.map(row).collect())
 }
 
 pub fn page(results: &Results) -> String {
@@ -120,11 +144,18 @@ pub fn page(results: &Results) -> String {
         text += "\nAdvice without a setting, not applied:\n\n";
         text += &other.iter().map(|line| format!("- {line}\n")).collect::<String>();
     }
+    for found in trials::tables(results) {
+        text += &format!("\n## {}\n\n{}\n\n", found.title, found.note);
+        text += &table(&found.head, &found.rows);
+    }
     let (head, rows_relative) = relative(results);
     if !rows_relative.is_empty() {
         text += &format!("\n## TPS, relative\n\n{}", table(&head, &rows_relative));
     }
-    text += &format!("\n## Measured\n\n{}", table(&HEAD.map(String::from), &rows(results)));
+    let (head, rows) = measured(results);
+    if !rows.is_empty() {
+        text += &format!("\n## Measured\n\n{}", table(&head, &rows));
+    }
     text += "\n## Configuration\n\n";
     for (name, value) in settings(results) {
         text += &format!("- {name}: `{value}`\n");

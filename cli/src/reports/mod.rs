@@ -8,10 +8,13 @@ mod about;
 mod charts;
 mod csv;
 mod data;
+pub mod fill;
 mod findings;
 mod html;
 mod markdown;
+mod shapes;
 mod svg;
+mod trials;
 
 use crate::Result;
 use data::Results;
@@ -20,11 +23,12 @@ use std::path::Path;
 
 pub fn write_all(dir: &Path) -> Result<()> {
     let results = Results::read(dir)?;
-    let files = [
+    let mut files = vec![
         ("report.html", html::page(&results)),
         ("report.md", markdown::page(&results)),
         ("report.csv", csv::table(&results)),
     ];
+    files.extend(csv::trials(&results).map(|text| ("trials.csv", text)));
     for (name, text) in files {
         let path = dir.join(name);
         fs::write(&path, text).map_err(|e| format!("cannot write {}: {e}", path.display()))?;
