@@ -1,0 +1,329 @@
+//! `sluice bench`, its reports, `sluice writes` and `sluice top` on private servers.
+
+use serde_json::Value;
+use sluice_rig::suite::{self, skip};
+use sluice_rig::tests;
+use sluice_rig::tool::{
+    ensure_package, is_silent_about, run, says, signal, spawn, wait, wait_until, Home, Tool,
+};
+use std::fs;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+use std::thread::sleep;
+use std::time::Duration;
+
+struct World {
+    tool: Tool,
+    home: Home,
+}
+
+fn main() -> ExitCode {
+    let tests = tests![
+        interrupted_bench_leaves_nothing,
+        bench_goes_on_where_it_was,
+        another_configuration_is_refused,
+        reports_are_written,
+        report_shows_in_a_browser,
+        running_server_is_measured_without_a_trace,
+        foreign_schema_is_left_alone,
+        empty_schema_is_used_and_emptied,
+        too_many_threads_are_refused,
+        bytes_by_cause_are_those_of_the_kernel,
+        errors_are_clear,
+        writes_counts_bytes,
+        top_shows_a_screen,
+    ];
+    suite::run(&tests, || {
+        let tool = Tool::new("tools")?;
+        match ensure_package("sysbench") {
+            true => Ok(World { home: tool.home("d"), tool }),
+            false => Err("no sysbench, and it cannot be installed".into()),
+        }
+    })
+}
+
+/// A short measurement with results in directory `out` of the work directory.
+fn bench(tool: &Tool, out: &str, args: &[&str]) -> Command {
+    let mut command = tool.sluice(["bench", "run", "--out"]);
+    command.arg(tool.work.join(out)).args([
+        "--workloads=rows_update_non_index",
+        "--threads=1,2",
+        "--seconds=1",
+        "--warmup=0",
+        "--rows=500",
+        "--tables=1",
+        "--pool-mib=32",
+        "--log-mib=32",
+    ]);
+    command.args(args);
+    command
+}
+
+fn two_engines(tool: &Tool, args: &[&str]) -> Command {
+    let engines = ["--repetitions", "2", "--target", "innodb=InnoDB", "--target", "sluice=Sluice"];
+    bench(tool, "b", &[&engines, args].concat())
+}
+
+fn running_programs() -> String {
+    run(Command::new("ps").args(["-eo", "args"])).ok()
+}
+
+/// Nothing of a run may be left but its results.
+fn nothing_left_of(out: &Path) {
+    let servers = out.join("servers");
+    assert!(!servers.exists());
+    is_silent_about(&format!("--datadir={}/", servers.display()), &running_programs());
+}
+
+impl World {
+    /// The measured points that directory b has, one a line.
+    fn points(&self) -> Vec<String> {
+        let results = fs::read_to_string(self.tool.work.join("b/results.jsonl"));
+        let results = results.unwrap_or_default();
+        let points = results.lines().filter(|line| line.contains(r#""kind":"point""#));
+        points.map(str::to_owned).collect()
+    }
+
+    /// Directory b has some points of an interrupted run.
+    fn interrupted_bench(&self) {
+        if self.points().is_empty() {
+            let bench = spawn(&mut two_engines(&self.tool, &[]));
+            let limit = Duration::from_secs(120);
+            wait_until("a point of the measurement", limit, || !self.points().is_empty());
+            signal("TERM", bench.id());
+            wait(bench).with_code(130);
+        }
+    }
+
+    /// Directory b has all points.
+    fn finished_bench(&self) {
+        if self.points().len() < 8 {
+            run(&mut two_engines(&self.tool, &[])).ok();
+        }
+    }
+
+    fn server(&self) -> &Home {
+        if !self.home.is_running() {
+            self.home.start(&[
+                "--innodb-buffer-pool-size=32M",
+                "--performance-schema=ON",
+                "--sluice-buffer-pool-size=16M",
+                "--sluice-log-capacity=64M",
+            ]);
+        }
+        &self.home
+    }
+
+    /// The target that is the running server.
+    fn there(&self) -> String {
+        format!("there={}", self.server().address())
+    }
+}
+
+fn interrupted_bench_leaves_nothing(w: &mut World) {
+    w.interrupted_bench();
+    nothing_left_of(&w.tool.work.join("b"));
+}
+
+fn bench_goes_on_where_it_was(w: &mut World) {
+    w.interrupted_bench();
+    let before = w.points();
+    run(&mut two_engines(&w.tool, &[])).ok();
+    let after = w.points();
+    assert_eq!(after.len(), 8);
+    assert!(after.starts_with(&before), "{before:#?}\n{after:#?}");
+    nothing_left_of(&w.tool.work.join("b"));
+}
+
+fn another_configuration_is_refused(w: &mut World) {
+    w.finished_bench();
+    run(&mut two_engines(&w.tool, &["--schema", "other"])).refuses("another configuration");
+}
+
+fn reports_are_written(w: &mut World) {
+    w.finished_bench();
+    let report = |name: &str| {
+        let text = fs::read_to_string(w.tool.work.join("b").join(name));
+        text.unwrap_or_else(|error| panic!("{name}: {error}"))
+    };
+    assert!(!report("report.html").is_empty());
+    let judged = ["sluice did", "sluice and innodb show"];
+    let judged = judged.map(|judgement| format!("- rows_update_non_index: {judgement}"));
+    let text = report("report.md");
+    assert!(text.lines().any(|line| judged.iter().any(|j| line.starts_with(j))), "{text}");
+    assert_eq!(report("report.csv").lines().count(), 11);
+}
+
+/// What only this test adds to the report: does anything stick out to the right?
+const CHECK_OF_WIDTH: &str = r#"<script>
+document.title = "width " + (document.documentElement.scrollWidth <= window.innerWidth) + " charts " +
+  [...document.querySelectorAll("svg")].filter(s => s.getBoundingClientRect().height > 100).length
+</script></main>"#;
+
+fn report_shows_in_a_browser(w: &mut World) {
+    if !ensure_package("chromium") {
+        skip("chromium cannot be installed");
+    }
+    w.finished_bench();
+    let dir = w.tool.work.join("b");
+    let report = fs::read_to_string(dir.join("report.html")).expect("a report");
+    let checked = dir.join("checked.html");
+    fs::write(&checked, report.replace("</main>", CHECK_OF_WIDTH)).expect("a page");
+    for width in [390, 1200] {
+        let mut browser = Command::new("timeout");
+        browser.args(["60", "chromium", "--headless", "--no-sandbox", "--disable-gpu"]);
+        browser.args(["--disable-background-networking", "--disable-component-update"]);
+        browser.args(["--disable-sync", "--no-first-run", "--dump-dom"]);
+        browser.arg(format!("--window-size={width},900"));
+        browser.arg(format!("--user-data-dir={}", w.tool.work.join("chromium").display()));
+        let shown = run(browser.arg(format!("file://{}", checked.display()))).ok();
+        let title = shown.split("<title>").nth(1).and_then(|t| t.split('<').next());
+        let title = title.unwrap_or_default();
+        let charts = title.strip_prefix("width true charts ").and_then(|n| n.parse().ok());
+        assert!(charts.is_some_and(|n: usize| n >= 6), "{width} pixels wide: {title}");
+    }
+}
+
+const PASSWORD: &str = "p4ssw0rd-of-the-test";
+
+fn running_server_is_measured_without_a_trace(w: &mut World) {
+    w.server().sql(&format!(
+        "CREATE OR REPLACE USER measure@localhost IDENTIFIED BY '{PASSWORD}';
+         GRANT ALL ON *.* TO measure@localhost"
+    ));
+    let target = format!("there={}#Sluice", w.home.address_of("measure"));
+    let mut measuring = bench(&w.tool, "r", &["--repetitions", "1", "--target", &target]);
+    let mut measuring = spawn(measuring.env("MYSQL_PWD", PASSWORD));
+    let mut seen = String::new();
+    while measuring.try_wait().expect("our child").is_none() {
+        seen += &running_programs();
+        sleep(Duration::from_millis(100));
+    }
+    wait(measuring).ok();
+    says("sysbench --config-file", &seen);
+    is_silent_about(PASSWORD, &seen);
+    let leak = run(Command::new("grep").args(["-r", PASSWORD]).arg(w.tool.work.join("r")));
+    assert_eq!(leak.with_code(1), "");
+    assert_eq!(w.home.sql(r"SHOW DATABASES LIKE 'sluice\_bench%'"), "");
+}
+
+/// A schema with a name that `sluice bench` would use, in which somebody else has a table.
+fn foreign_schema(home: &Home) {
+    home.sql(
+        "CREATE DATABASE IF NOT EXISTS sluice_bench_188;
+         CREATE TABLE IF NOT EXISTS sluice_bench_188.precious (id INT)",
+    );
+}
+
+fn foreign_schema_is_left_alone(w: &mut World) {
+    foreign_schema(w.server());
+    run(&mut bench(&w.tool, "f", &["--target", &w.there()])).refuses("left alone");
+    assert_eq!(w.home.sql("SHOW TABLES FROM sluice_bench_188"), "precious");
+}
+
+fn empty_schema_is_used_and_emptied(w: &mut World) {
+    foreign_schema(w.server());
+    w.home.sql("DROP TABLE sluice_bench_188.precious");
+    run(&mut bench(&w.tool, "e", &["--repetitions", "1", "--target", &w.there()])).ok();
+    assert_eq!(w.home.sql(r"SHOW DATABASES LIKE 'sluice\_bench%'"), "sluice_bench_188");
+    assert_eq!(w.home.sql("SHOW TABLES FROM sluice_bench_188"), "");
+}
+
+fn too_many_threads_are_refused(w: &mut World) {
+    let target = w.there();
+    let args = ["--target", &target, "--workloads", "oltp_insert", "--threads", "500"];
+    let mut command = w.tool.sluice(["bench", "run", "--seconds", "1", "--out"]);
+    run(command.arg(w.tool.work.join("m")).args(args)).refuses("max_connections");
+}
+
+fn sysbench(home: &Home, args: &[&str]) {
+    let mut command = Command::new("sysbench");
+    command.arg(format!("--mysql-socket={}", home.socket().display())).args([
+        "--mysql-user=root",
+        "--mysql-db=bytes",
+        "--mysql_storage_engine=Sluice",
+        "--tables=2",
+        "--table_size=60000",
+        "--rand-type=uniform",
+        "--threads=8",
+    ]);
+    run(command.args(args)).ok();
+}
+
+/// `sluice writes` for one sample of so many seconds, while `load` runs.
+fn sample(w: &World, seconds: &str, load: impl FnOnce(&Home)) -> Value {
+    let address = w.server().address();
+    let args = ["writes", &address, "--interval", seconds, "--count", "1", "--json"];
+    let writes = spawn(&mut w.tool.sluice(args));
+    load(&w.home);
+    let sample = wait(writes).ok();
+    serde_json::from_str(&sample).unwrap_or_else(|error| panic!("{error}: {sample}"))
+}
+
+fn number(sample: &Value, name: &str) -> f64 {
+    sample[name].as_f64().unwrap_or_else(|| panic!("no {name}: {sample}"))
+}
+
+fn bytes_by_cause_are_those_of_the_kernel(w: &mut World) {
+    w.server().sql("DROP DATABASE IF EXISTS bytes; CREATE DATABASE bytes");
+    sysbench(&w.home, &["oltp_write_only", "prepare"]);
+    for binlog_in_log in [true, false] {
+        w.home.sql(&format!("SET GLOBAL sluice_persist_binlog_to_redo = {binlog_in_log}"));
+        // The load lies within the sample: at both ends the server is idle, and all counters agree.
+        let sample = sample(w, "9", |home| {
+            sleep(Duration::from_secs(1));
+            sysbench(home, &["oltp_write_only", "--time=5", "run"]);
+        });
+        adds_up(&sample, binlog_in_log);
+    }
+    w.home.sql("SET GLOBAL sluice_persist_binlog_to_redo = DEFAULT; DROP DATABASE bytes");
+}
+
+fn adds_up(sample: &Value, binlog_in_log: bool) {
+    let causes = &sample["bytes_by_cause"];
+    let bytes = causes.as_object().expect("causes").values();
+    let named: f64 = bytes.map(|b| b.as_f64().expect("a number")).sum();
+    let (calls, kernel) = (number(sample, "write_call_bytes"), number(sample, "process_bytes"));
+    assert!(
+        calls > 5e6 && number(causes, "log") > 0.0 && number(causes, "pages") > 0.0,
+        "{sample}"
+    );
+    assert!((named / calls - 1.0).abs() < 0.02, "{named} of {calls} are named: {sample}");
+    // What the kernel counts beyond the calls are pages of the binlog that a sync leaves half
+    // filled: at most two for each sync, one per group of commits, or one in 50 ms.
+    let syncs = match binlog_in_log {
+        true => number(sample, "seconds") * 20.0,
+        false => number(sample, "commits") / number(sample, "group_size"),
+    };
+    let beyond = kernel - calls;
+    assert!((0.0..syncs * 2.0 * 4096.0 + 1e6).contains(&beyond), "{beyond}, {syncs}: {sample}");
+}
+
+fn errors_are_clear(w: &mut World) {
+    let refused = |args: &[&str], why: &str| run(&mut w.tool.sluice(args)).refuses(why);
+    refused(&["advise", "mysql://root@127.0.0.1:1", "--interval", "1"], "cannot connect");
+    refused(&["writes", "mysql://root@127.0.0.1:1"], "cannot connect");
+    refused(&["top", "mysql://me:secret@localhost"], "MYSQL_PWD");
+}
+
+fn writes_counts_bytes(w: &mut World) {
+    let sample = sample(w, "6", |home| {
+        // The rows are to come after the first of the two samples.
+        sleep(Duration::from_secs(2));
+        home.sql(
+            "CREATE DATABASE w; CREATE TABLE w.t (id INT PRIMARY KEY, v CHAR(100)) ENGINE=Sluice;
+             INSERT INTO w.t SELECT seq, seq FROM w.seq_1_to_5000; DROP DATABASE w",
+        );
+    });
+    assert!(number(&sample, "rows") >= 5000.0, "{sample}");
+    // 5000 rows of 4 + 5 bytes and what goes with them.
+    assert!(number(&sample["bytes_by_cause"], "binlog") > 45_000.0, "{sample}");
+    assert!(number(&sample["bytes_by_cause"], "log") > 100_000.0, "{sample}");
+}
+
+fn top_shows_a_screen(w: &mut World) {
+    let address = w.server().address();
+    let shown =
+        run(&mut w.tool.sluice(["top", &address, "--interval", "0.2", "--count", "1"])).ok();
+    says("write amplification", &shown);
+}
