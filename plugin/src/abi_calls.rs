@@ -105,18 +105,16 @@ fn sluice_interrupt(session: u64) -> i32 {
 }
 
 fn sluice_create_table(
-    name: *const c_char, table: *const AbiTable, autoinc_start: u64, compression: u32, flags: u32,
+    thd: u64, name: *const c_char, table: *const AbiTable, autoinc_start: u64, compression: u32,
+    flags: u32,
 ) -> i32 {
     guard(|| {
         // SAFETY: argument 3.
         let (name, shape) = unsafe { (text(name)?, describe::shape(view(table)?)?) };
         let mut spec = describe::spec(&shape, autoinc_start);
         spec.compression = engine::compression_of(compression);
-        match flags & 1 {
-            0 => engine::get()?.create_table(name, spec)?,
-            _ => engine::get()?.create_temporary_table(name, spec)?,
-        }
-        Ok(0)
+        let killed = || engine::is_killed(thd);
+        engine::get()?.create_table_unless(&killed, name, spec, flags & 1 != 0).map(|()| 0)
     })
 }
 
@@ -132,18 +130,19 @@ fn sluice_drop_table(name: *const c_char) -> i32 {
     })
 }
 
-fn sluice_rename_table(from: *const c_char, to: *const c_char) -> i32 {
+fn sluice_rename_table(thd: u64, from: *const c_char, to: *const c_char) -> i32 {
     guard(|| {
         // SAFETY: argument 3.
         let (from, to) = unsafe { (text(from)?, text(to)?) };
-        engine::get()?.rename_table(from, to).map(|()| 0)
+        engine::get()?.rename_table_unless(&|| engine::is_killed(thd), from, to).map(|()| 0)
     })
 }
 
-fn sluice_truncate_table(name: *const c_char) -> i32 {
+fn sluice_truncate_table(thd: u64, name: *const c_char) -> i32 {
     guard(|| {
         // SAFETY: argument 3.
-        engine::get()?.truncate_table(unsafe { text(name)? }, 1).map(|()| 0)
+        let name = unsafe { text(name)? };
+        engine::get()?.truncate_table_unless(&|| engine::is_killed(thd), name, 1).map(|()| 0)
     })
 }
 
@@ -392,6 +391,19 @@ fn sluice_set_keyread(handler: *mut Handler, on: u32) -> i32 {
         unsafe { borrow(handler)? }.set_keyread(keyread);
         Ok(0)
     })
+}
+
+fn sluice_try_semi_consistent(handler: *mut Handler, on: u32) -> i32 {
+    guard(|| {
+        // SAFETY: argument 1.
+        unsafe { borrow(handler)? }.try_semi_consistent(on != 0);
+        Ok(0)
+    })
+}
+
+fn sluice_was_semi_consistent(handler: *const Handler) -> i32 {
+    // SAFETY: argument 1.
+    guard_or(0, || Ok(i32::from(unsafe { view(handler)? }.was_semi_consistent())))
 }
 
 fn sluice_insert(handler: *mut Handler, session: *mut Session, record: *const u8) -> i32 {

@@ -47,5 +47,6 @@ pub fn has_detail(error: &Error) -> bool {
             | Error::Interrupted
             | Error::NotFound
             | Error::Exists
+            | Error::TableChanged
     )
 }

@@ -17,7 +17,7 @@ use sluice_engine::base::codec::put_bytes;
 use sluice_engine::base::{Error, Result};
 use sluice_engine::db::{
     CheckDepth, Cursor, Direction, Engine, Entry, Killed, RangeEstimate, ReadMode, RowWrite, Table,
-    TableReport,
+    TableReport, WaitPolicy,
 };
 use std::ops::Bound;
 use std::sync::Arc;
@@ -106,8 +106,12 @@ struct Scan {
 
 impl Scan {
     /// Where a step begins that no live cursor can do: beside the last returned entry, or in the
-    /// gap of a search that found none. None: behind the end of the index.
-    fn resume(&self, direction: Direction) -> Option<Bound<Vec<u8>>> {
+    /// gap of a search that found none. None: behind the end of the index. `again`: that entry is
+    /// to be read once more.
+    fn resume(&self, direction: Direction, again: bool) -> Option<Bound<Vec<u8>>> {
+        if again {
+            return Some(Bound::Included(self.at.clone()));
+        }
         if self.started {
             return Some(Bound::Excluded(self.at.clone()));
         }
@@ -136,6 +140,8 @@ pub struct Handler {
     /// the record with the end of a range. Empty: none.
     wants_row: Vec<bool>,
     pub replace: bool,
+    /// Scans of rows show a held one as it was committed last, before they wait for it.
+    semi_consistent: bool,
     pub autoinc: Autoinc,
     range_end: Option<Bound<Vec<u8>>>,
     cursor: Cursor,
@@ -177,6 +183,7 @@ impl Handler {
             keyread: Keyread::Off,
             wants_row: Vec::new(),
             replace: false,
+            semi_consistent: false,
             autoinc: Autoinc::default(),
             range_end: None,
             cursor: Cursor::default(),
@@ -209,6 +216,7 @@ impl Handler {
         const KEEP_BYTES: usize = 1 << 20;
         self.keyread = Keyread::Off;
         self.replace = false;
+        self.semi_consistent = false;
         self.want_all();
         self.scan_end();
         self.autoinc.statement_end(&self.table);
@@ -226,6 +234,31 @@ impl Handler {
 
     pub fn set_keyread(&mut self, keyread: Keyread) {
         self.keyread = keyread;
+    }
+
+    /// Semi-consistent reads, as the server asks for them in UPDATE: of rows only, in scans only.
+    pub fn try_semi_consistent(&mut self, on: bool) {
+        self.semi_consistent = on;
+        if !on {
+            self.cursor.wait_always();
+        }
+    }
+
+    /// Is the row of the last step not locked? Then it must not be changed: the next step comes to
+    /// it again, with a lock.
+    pub fn was_semi_consistent(&self) -> bool {
+        self.scan.live.is_some() && self.cursor.peeks()
+    }
+
+    fn scan_mode(&self) -> ReadMode {
+        match self.mode {
+            ReadMode::Lock { exclusive, wait: WaitPolicy::Wait }
+                if self.semi_consistent && self.scan.index == 0 =>
+            {
+                ReadMode::Lock { exclusive, wait: WaitPolicy::CommittedFirst }
+            }
+            mode => mode,
+        }
     }
 
     fn want_all(&mut self) {
@@ -313,6 +346,7 @@ impl Handler {
         }
         let (old, new) = (as_entries(old), as_entries(new));
         let (old, new) = (RowWrite { entries: &old }, RowWrite { entries: &new });
+        session.trx.set_replace(self.replace);
         session.trx.update(&self.table, &old, &new).map(|()| Change::Done)
     }
 
@@ -553,13 +587,17 @@ impl Handler {
             None => {}
         }
         if self.scan.live != Some(direction) || self.scan.narrowed {
+            let peeked = self.was_semi_consistent();
             self.remember();
             if !self.scan.started && self.scan.gap == Gap::None {
                 return self.first(session, self.scan.index, direction, record);
             }
-            let Some(from) = self.scan.resume(direction) else { return Ok(false) };
+            let Some(from) = self.scan.resume(direction, peeked) else { return Ok(false) };
             self.scan.narrowed = false;
             self.open_cursor(session, from, Bound::Unbounded, direction)?;
+            if peeked {
+                self.cursor.peek_again(&self.scan.at);
+            }
         }
         self.advance(session, record)
     }
@@ -618,6 +656,9 @@ impl Handler {
     /// of the row, unless the transaction had them before. What it has changed stays locked by
     /// its id in the entries.
     pub fn unlock_row(&mut self, session: &mut Session) {
+        if self.was_semi_consistent() {
+            self.cursor.pass_peeked();
+        }
         let fresh = std::mem::take(&mut self.fresh_locks);
         let index = self.scan.index;
         if fresh.row {
@@ -657,8 +698,9 @@ impl Handler {
         direction: Direction,
     ) -> Result<()> {
         let (from, to) = (as_bound(&from), as_bound(&to));
-        let (cursor, index) = (&mut self.cursor, self.scan.index);
-        session.trx.seek(cursor, &self.table, index, from, to, direction, self.mode)?;
+        let (mode, index) = (self.scan_mode(), self.scan.index);
+        let cursor = &mut self.cursor;
+        session.trx.seek(cursor, &self.table, index, from, to, direction, mode)?;
         self.scan.live = Some(direction);
         self.scan.is_unbounded = to == Bound::Unbounded;
         Ok(())

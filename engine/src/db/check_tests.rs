@@ -160,3 +160,32 @@ fn a_kill_ends_the_wait_for_room_in_the_log() {
     engine.set_log_capacity_bytes(1 << 20);
     engine.shutdown().unwrap();
 }
+
+#[test]
+fn a_kill_ends_the_wait_of_ddl_for_room_in_the_log() {
+    let mut config = Config::new("/data");
+    config.buffer_pool_bytes = 1 << 20;
+    let engine = Engine::open_with(SimOs::new(1), config, geometry(), Arc::new(NoHost)).unwrap();
+    let table = filled(&engine, 10, |id| (0, id));
+    engine.set_log_capacity_bytes(0);
+    let asked = Cell::new(0);
+    let killed = || asked.replace(asked.get() + 1) >= 5;
+    for statement in ["create", "rename", "truncate"] {
+        asked.set(0);
+        let refused = match statement {
+            "create" => engine.create_table_unless(&killed, "db/new", table_spec(), false),
+            "rename" => engine.rename_table_unless(&killed, TABLE, "db/new"),
+            _ => engine.truncate_table_unless(&killed, TABLE, 1),
+        };
+        assert!(matches!(refused, Err(Error::Interrupted)), "{statement}: {refused:?}");
+        assert_eq!(asked.get(), 6, "{statement}");
+    }
+    assert_eq!(engine.table_names(), [TABLE]);
+    assert!(table.is_current(), "nobody truncated it");
+    // What a killed statement takes back is not stopped by the same kill.
+    engine.rename_table_unless(&|| true, TABLE, "db/back").unwrap();
+    engine.set_log_capacity_bytes(1 << 20);
+    let report = engine.check_table("db/back", CheckDepth::Full, &|| false).unwrap();
+    assert_eq!((report.rows, report.faults), (10, Vec::<String>::new()));
+    engine.shutdown().unwrap();
+}

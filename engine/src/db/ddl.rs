@@ -6,6 +6,7 @@
 //! create or rename whose flush fails is taken back by a second transaction, if there is room for one.
 
 use super::analysis::RECORD_DROP_TREES;
+use super::check::Killed;
 #[cfg(test)]
 use super::ddl_tests;
 use super::engine::Engine;
@@ -44,17 +45,20 @@ fn compression_def(compression: Compression) -> CompressionDef {
 
 impl Engine {
     pub fn create_table(&self, name: &str, spec: TableSpec) -> Result<()> {
-        self.create(name, spec, false)
+        self.create_table_unless(&|| false, name, spec, false)
     }
 
-    /// A table of one session. It may be made in the middle of a transaction, whose snapshot
-    /// then sees it; the caller drops it before the session ends, or after a restart.
-    pub fn create_temporary_table(&self, name: &str, spec: TableSpec) -> Result<()> {
-        self.create(name, spec, true)
-    }
-
-    fn create(&self, name: &str, spec: TableSpec, is_temporary: bool) -> Result<()> {
-        self.admit(Purpose::Add, None)?;
+    /// The statement may be killed while it waits for room. A temporary table is one session's. It
+    /// may be made in the middle of a transaction, whose snapshot then sees it; the caller drops it
+    /// before the session ends, or after a restart.
+    pub fn create_table_unless(
+        &self,
+        killed: &Killed<'_>,
+        name: &str,
+        spec: TableSpec,
+        is_temporary: bool,
+    ) -> Result<()> {
+        self.admit(Purpose::Add, killed)?;
         let _ddl = self.ddl.lock();
         if self.tables.read().contains_key(name) {
             return Err(Error::Exists);
@@ -97,7 +101,16 @@ impl Engine {
     }
 
     pub fn rename_table(&self, from: &str, to: &str) -> Result<()> {
-        self.admit(Purpose::Add, None)?;
+        self.rename_table_unless(&|| false, from, to)
+    }
+
+    pub fn rename_table_unless(&self, killed: &Killed<'_>, from: &str, to: &str) -> Result<()> {
+        // A statement that was killed takes back what it renamed, and waits for nothing then.
+        let was_killed = killed();
+        match self.admit(Purpose::Add, killed) {
+            Err(Error::Interrupted) if was_killed => {}
+            other => other?,
+        }
         let _ddl = self.ddl.lock();
         let end = self.rename_logged(from, to)?;
         self.wal.flush_to(end).inspect_err(|_| drop(self.rename_logged(to, from)))
@@ -124,7 +137,16 @@ impl Engine {
 
     /// Gives the table new, empty trees. Snapshots from before find it changed.
     pub fn truncate_table(&self, name: &str, autoinc_start: u64) -> Result<()> {
-        self.admit(Purpose::Delete, None)?;
+        self.truncate_table_unless(&|| false, name, autoinc_start)
+    }
+
+    pub fn truncate_table_unless(
+        &self,
+        killed: &Killed<'_>,
+        name: &str,
+        autoinc_start: u64,
+    ) -> Result<()> {
+        self.admit(Purpose::Delete, killed)?;
         let _ddl = self.ddl.lock();
         let old = self.tables.read().get(name).cloned().ok_or(Error::NotFound)?;
         let indexes = old.def.indexes.iter().map(|i| IndexSpec { unique: i.unique }).collect();

@@ -1,6 +1,7 @@
 //! The engine: everything that is open, and who waits for what.
 
 use super::background::Bell;
+use super::check::Killed;
 use super::config::{Config, FlushAtCommit, Host};
 use super::pace::{Pace, Point};
 use super::room::{Purpose, Room};
@@ -207,9 +208,9 @@ impl Engine {
 
     /// Refuses or delays a write: called with no latch held, before each row operation. A kill of
     /// the session ends the wait.
-    pub(crate) fn admit(&self, purpose: Purpose, session: Option<&Session>) -> Result<()> {
+    pub(crate) fn admit(&self, purpose: Purpose, killed: &Killed<'_>) -> Result<()> {
         self.check_running()?;
-        self.check_room(purpose, session)?;
+        self.check_room(purpose, killed)?;
         match purpose {
             Purpose::Add => self.wal.admit()?,
             Purpose::Delete => self.wal.admit_owed()?,
@@ -221,7 +222,7 @@ impl Engine {
         if self.redo_bytes() < self.log_capacity() {
             return Ok(());
         }
-        self.wait_for_room(session)
+        self.wait_for_room(killed)
     }
 
     /// Writers do a part of the purge, one at a time, when it falls behind: so its backlog and
@@ -239,7 +240,7 @@ impl Engine {
     }
 
     #[cold]
-    fn wait_for_room(&self, session: Option<&Session>) -> Result<()> {
+    fn wait_for_room(&self, killed: &Killed<'_>) -> Result<()> {
         if !self.config.background {
             return self.checkpoint_now();
         }
@@ -247,7 +248,9 @@ impl Engine {
         let slice = Duration::from_millis(20);
         while self.redo_bytes() >= self.log_capacity() {
             self.check_running()?;
-            session.map_or(Ok(()), Session::check_interrupt)?;
+            if killed() {
+                return Err(Error::Interrupted);
+            }
             self.wal.admit()?;
             // Without a store there will be no checkpoint.
             self.store.check_poison()?;

@@ -95,10 +95,10 @@ impl Trx {
         for (chunk, bytes) in payload.chunks(CHUNK_BYTES).enumerate() {
             if chunk % CHUNKS_PER_ADMISSION == CHUNKS_PER_ADMISSION - 1 {
                 // A value may be longer than the log: checkpoints go on while it is written.
-                self.engine.admit(Purpose::Add, Some(&self.session))?;
+                self.engine.admit(Purpose::Add, &|| self.session.is_interrupted())?;
             }
             let key = reference.key(chunk as u32);
-            self.engine.check_room(Purpose::Add, Some(&self.session))?;
+            self.engine.check_room(Purpose::Add, &|| self.session.is_interrupted())?;
             let written =
                 self.session.write(&table.long_values, &key, Some(bytes), Expect::Absent)?;
             assert_eq!(written, Written::Done, "keys of long values are used once");

@@ -49,6 +49,8 @@ mod redo;
 #[cfg(test)]
 mod redo_tests;
 mod room;
+#[cfg(test)]
+mod semi_consistent_tests;
 #[cfg(feature = "sim")]
 mod simulated;
 #[cfg(test)]

@@ -9,10 +9,10 @@
 //! A measurement is good for some bytes of log and until the next background step, so that an
 //! ordinary row operation pays one comparison.
 
+use super::check::Killed;
 use super::engine::Engine;
 use crate::base::{Error, Result, BLOCK_BYTES, PAGE_BYTES};
 use crate::store::PAGE_ID_MAX;
-use crate::txn::Session;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -53,11 +53,11 @@ struct Measured {
 
 impl Engine {
     /// Refuses work for which there is no room; called with no latch held.
-    pub(crate) fn check_room(&self, purpose: Purpose, session: Option<&Session>) -> Result<()> {
+    pub(crate) fn check_room(&self, purpose: Purpose, killed: &Killed<'_>) -> Result<()> {
         if self.wal.end_estimate().0 < self.room.lease_end.load(Relaxed) {
             return Ok(());
         }
-        let refused = self.measure_room(purpose, session);
+        let refused = self.measure_room(purpose, killed);
         if refused.is_err() {
             self.room.refused.fetch_add(1, Relaxed);
         }
@@ -73,7 +73,7 @@ impl Engine {
     pub(crate) fn refresh_room(&self) {
         self.room.lease_end.store(0, Relaxed);
         // Whoever wants to write is told.
-        let _ = self.measure_room(Purpose::Add, None);
+        let _ = self.measure_room(Purpose::Add, &|| false);
     }
 
     /// Ids are never used twice. Without one, pages that are made could not be written: new work is
@@ -89,7 +89,7 @@ impl Engine {
         )))
     }
 
-    fn measure_room(&self, purpose: Purpose, session: Option<&Session>) -> Result<()> {
+    fn measure_room(&self, purpose: Purpose, killed: &Killed<'_>) -> Result<()> {
         if purpose == Purpose::Add {
             self.check_page_ids()?;
         }
@@ -104,13 +104,13 @@ impl Engine {
             return Ok(());
         }
         if purpose == Purpose::Delete {
-            return self.make_room_for_delete(session);
+            return self.make_room_for_delete(killed);
         }
         Err(Error::Full { what: tightest.what })
     }
 
     /// A delete waits for what GC and checkpoints can do for it.
-    fn make_room_for_delete(&self, session: Option<&Session>) -> Result<()> {
+    fn make_room_for_delete(&self, killed: &Killed<'_>) -> Result<()> {
         let mut waited = Duration::ZERO;
         loop {
             let tightest = self.tightest(Purpose::Delete);
@@ -121,7 +121,9 @@ impl Engine {
                 return Err(Error::Full { what: tightest.what });
             }
             self.check_running()?;
-            session.map_or(Ok(()), Session::check_interrupt)?;
+            if killed() {
+                return Err(Error::Interrupted);
+            }
             if self.config.background {
                 self.wake_background();
                 self.wait_for_announcement(GC_WAIT_SLICE);

@@ -181,7 +181,7 @@ impl Engine {
                 return Err(Error::Interrupted);
             }
         }
-        self.admit(Purpose::Add, None)?;
+        self.admit(Purpose::Add, is_killed)?;
         self.keep_statistics(job, true)
     }
 

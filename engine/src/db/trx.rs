@@ -35,7 +35,6 @@ pub struct Trx {
     session_id: u64,
     statement: Savepoint,
     duplicate_index: usize,
-    replace: bool,
     pub(crate) long_sequence: u32,
     scratch: Vec<u8>,
 }
@@ -49,7 +48,6 @@ impl Trx {
             session_id,
             statement: Savepoint::default(),
             duplicate_index: 0,
-            replace: false,
             long_sequence: 0,
             scratch: Vec::new(),
         }
@@ -69,7 +67,7 @@ impl Trx {
 
     /// REPLACE and ON DUPLICATE KEY UPDATE: a duplicate's row is locked exclusively.
     pub fn set_replace(&mut self, on: bool) {
-        self.replace = on;
+        self.session.replaces = on;
     }
 
     /// Marks the place that a failed statement goes back to.
@@ -188,7 +186,7 @@ impl Trx {
         purpose: Purpose,
         f: impl FnOnce(&mut Trx) -> Result<()>,
     ) -> Result<()> {
-        self.engine.admit(purpose, Some(&self.session))?;
+        self.engine.admit(purpose, &|| self.session.is_interrupted())?;
         let before = self.session.savepoint();
         let outcome = f(self);
         if let Err(error) = outcome {
@@ -252,12 +250,13 @@ impl Trx {
         }
     }
 
-    /// The row in the way stays as it is until this transaction has decided about it. False: it
-    /// is no longer there.
+    /// The row in the way stays as it is until this transaction is over; others may find it in
+    /// their way as well, unless it is to be replaced. False: it is no longer there.
     fn lock_duplicate(&mut self, table: &Table, index: usize, key: &[u8]) -> Result<bool> {
         let mut ignored = Vec::new();
         let gate = &table.gates[index];
-        self.session.get_locked(gate, key, self.replace, WaitPolicy::Wait, &mut ignored)
+        let exclusive = self.session.replaces;
+        self.session.get_locked(gate, key, exclusive, WaitPolicy::Wait, &mut ignored)
     }
 
     fn update_entries(
@@ -339,9 +338,9 @@ impl Trx {
         payload: &mut Vec<u8>,
     ) -> Result<bool> {
         let gate = &table.gates[index];
+        self.check_age(table, mode)?;
         let found = match mode {
             ReadMode::Snapshot => {
-                self.check_age(table)?;
                 if self.session.has_overtaken() && self.follows_rows(table, index, mode) {
                     return self.get_contested(table, index, key, payload);
                 }
@@ -372,6 +371,22 @@ impl Trx {
         found
     }
 
+    /// The last committed version of a row that another transaction holds. False: there is none.
+    fn get_last_committed(
+        &mut self,
+        table: &Table,
+        index: usize,
+        key: &[u8],
+        payload: &mut Vec<u8>,
+    ) -> Result<bool> {
+        let isolation = std::mem::replace(&mut self.session.isolation, Isolation::ReadCommitted);
+        let snapshot = self.session.swap_snapshot(None);
+        let found = self.get(table, index, key, ReadMode::Snapshot, payload);
+        self.session.swap_snapshot(snapshot);
+        self.session.isolation = isolation;
+        found
+    }
+
     /// Starts a scan of index `index` from `from`; `to` is its far end in the scan's direction.
     #[allow(clippy::too_many_arguments, reason = "what a range scan is, each named")]
     pub fn seek(
@@ -384,9 +399,7 @@ impl Trx {
         direction: Direction,
         mode: ReadMode,
     ) -> Result<()> {
-        if mode == ReadMode::Snapshot {
-            self.check_age(table)?;
-        }
+        self.check_age(table, mode)?;
         cursor.table = Some(Arc::clone(table));
         cursor.index = index;
         cursor.second = None;
@@ -413,6 +426,17 @@ impl Trx {
                 if self.settle_at(&table, cursor, contested)? {
                     return Ok(true);
                 }
+                continue;
+            }
+            if cursor.entries.peeks() {
+                let mut payload = std::mem::take(cursor.entries.payload_mut());
+                let key = cursor.entries.key();
+                let found = self.get_last_committed(&table, cursor.index, key, &mut payload);
+                *cursor.entries.payload_mut() = payload;
+                if found? {
+                    return Ok(true);
+                }
+                cursor.entries.pass_peeked();
                 continue;
             }
             let mode = cursor.entries.mode();
@@ -464,10 +488,15 @@ impl Trx {
     }
 
     /// A table that was created after the snapshot has another past than the snapshot thinks.
-    fn check_age(&mut self, table: &Table) -> Result<()> {
+    /// Locking reads do not look at that past; but a transaction that has a snapshot must not
+    /// write, by what it read there, to a table that is another one now.
+    fn check_age(&mut self, table: &Table, mode: ReadMode) -> Result<()> {
         let by_statement =
             matches!(self.session.isolation, Isolation::ReadCommitted | Isolation::ReadUncommitted);
-        if !by_statement && self.session.snapshot().csn() < table.created {
+        if by_statement || mode != ReadMode::Snapshot && !self.session.has_snapshot() {
+            return Ok(());
+        }
+        if self.session.snapshot().csn() < table.created {
             return Err(Error::TableChanged);
         }
         Ok(())
@@ -505,6 +534,28 @@ impl TableCursor {
 
     pub fn index(&self) -> usize {
         self.index
+    }
+
+    /// The row on which the cursor stands is another transaction's, read as it was committed last
+    /// ([`WaitPolicy::CommittedFirst`]): the next step locks it, or [`TableCursor::pass_peeked`]
+    /// comes first.
+    pub fn peeks(&self) -> bool {
+        self.entries.peeks()
+    }
+
+    /// The caller does not want the row at which the cursor peeks.
+    pub fn pass_peeked(&mut self) {
+        self.entries.pass_peeked();
+    }
+
+    /// A scan that starts at a row at which another one peeked waits for that row.
+    pub fn peek_again(&mut self, key: &[u8]) {
+        self.entries.peek_again(key);
+    }
+
+    /// From now on the scan waits for rows that others hold.
+    pub fn wait_always(&mut self) {
+        self.entries.wait_always();
     }
 
     pub fn stop(&mut self) {

@@ -46,6 +46,9 @@ pub struct Cursor {
     /// The reader follows rows that it has overtaken; whether payloads name the rows.
     follows: Option<bool>,
     contested: Option<Contested>,
+    /// The scan stands before the entry of `key`, which another transaction holds: the next step
+    /// comes to it again, and waits for it.
+    peeks: bool,
 }
 
 impl Default for Cursor {
@@ -65,6 +68,7 @@ impl Default for Cursor {
             payload: Vec::new(),
             follows: None,
             contested: None,
+            peeks: false,
         }
     }
 }
@@ -102,6 +106,34 @@ impl Cursor {
         self.contested.take()
     }
 
+    /// The last step found an entry that another transaction holds: its payload is not read.
+    pub fn peeks(&self) -> bool {
+        self.peeks
+    }
+
+    /// The scan goes on behind the entry at which it peeks.
+    pub fn pass_peeked(&mut self) {
+        if std::mem::take(&mut self.peeks) {
+            self.leave_key();
+        }
+    }
+
+    /// The scan waits for the entry of `key`, from which it starts again.
+    pub fn peek_again(&mut self, key: &[u8]) {
+        self.key.clear();
+        self.key.extend_from_slice(key);
+        self.peeks = true;
+    }
+
+    /// From now on the scan waits for whatever is held.
+    pub fn wait_always(&mut self) {
+        if let ReadMode::Lock { wait, .. } = &mut self.mode {
+            if *wait == WaitPolicy::CommittedFirst {
+                *wait = WaitPolicy::Wait;
+            }
+        }
+    }
+
     pub fn mode(&self) -> ReadMode {
         self.mode
     }
@@ -131,6 +163,7 @@ impl Cursor {
         self.ended = false;
         self.follows = None;
         self.contested = None;
+        self.peeks = false;
     }
 
     /// The scan goes on behind the key on which it stands.
@@ -175,10 +208,14 @@ impl Session {
 
     /// A killed session reads no further.
     pub(crate) fn check_interrupt(&self) -> Result<()> {
-        match self.owner.is_interrupted() {
+        match self.is_interrupted() {
             true => Err(Error::Interrupted),
             false => Ok(()),
         }
+    }
+
+    pub(crate) fn is_interrupted(&self) -> bool {
+        self.owner.is_interrupted()
     }
 
     fn next_seen(&mut self, cursor: &mut Cursor) -> Result<bool> {
@@ -317,10 +354,15 @@ impl Session {
         let mut waited = false;
         self.lock_is_new = false;
         self.let_written_go();
+        let wanted = std::mem::take(&mut cursor.peeks).then(|| cursor.key.clone());
         while !cursor.ended {
             self.check_interrupt()?;
             let Some(gate) = cursor.gate.clone() else { return Ok(false) };
-            let (attempt, one_leaf) = self.lock_next_entry(cursor, &gate, mode, wait)?;
+            let policy = |found: &[u8]| match wait {
+                WaitPolicy::CommittedFirst if wanted.as_deref() == Some(found) => WaitPolicy::Wait,
+                other => other,
+            };
+            let (attempt, one_leaf) = self.lock_next_entry(cursor, &gate, mode, &policy)?;
             let Some(attempt) = attempt else {
                 cursor.ended = self.close_range(cursor, &gate, mode, wait)?;
                 continue;
@@ -336,6 +378,10 @@ impl Session {
                 Attempt::Missing | Attempt::Skip => {
                     cursor.leave_key();
                     waited = false;
+                }
+                Attempt::Held => {
+                    cursor.peeks = true;
+                    return Ok(true);
                 }
                 Attempt::Wait(ticket) => {
                     waited |= !self.holds_any(gate.id(), &cursor.key);
@@ -360,7 +406,7 @@ impl Session {
         cursor: &mut Cursor,
         gate: &TreeGate,
         mode: Mode,
-        wait: WaitPolicy,
+        policy: &dyn Fn(&[u8]) -> WaitPolicy,
     ) -> Result<(Option<Attempt>, bool)> {
         let Cursor { from, to, direction, key, payload, .. } = cursor;
         let mut attempt = None;
@@ -377,6 +423,7 @@ impl Session {
                 Direction::Backward => (far, near),
             };
             let range = self.locks_gaps().then_some(range);
+            let wait = policy(found);
             attempt = Some(self.lock_entry(gate.id(), found, range, entry, mode, wait, payload));
         })?;
         Ok((attempt, one_leaf))

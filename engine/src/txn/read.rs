@@ -48,6 +48,10 @@ pub enum WaitPolicy {
     Wait,
     NoWait,
     SkipLocked,
+    /// A scan shows a row that another transaction holds without locking it, for the caller to
+    /// judge by its last committed version; the next step comes to it again and waits
+    /// (semi-consistent read). Where gaps are locked, and outside scans, it is `Wait`.
+    CommittedFirst,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -190,6 +194,7 @@ impl Session {
         out: &mut Vec<u8>,
     ) -> Result<bool> {
         let mode = if exclusive { Mode::Exclusive } else { Mode::Shared };
+        let wait = if wait == WaitPolicy::CommittedFirst { WaitPolicy::Wait } else { wait };
         let mut progress = Progress::default();
         let mut waited = false;
         self.lock_is_new = false;
@@ -215,7 +220,7 @@ impl Session {
                     self.lock_is_new = waited || granted == Granted::New;
                     return Ok(true);
                 }
-                Attempt::Missing | Attempt::Skip => return Ok(false),
+                Attempt::Missing | Attempt::Skip | Attempt::Held => return Ok(false),
                 Attempt::Wait(ticket) => {
                     waited |= !self.holds_any(gate.id(), key);
                     self.wait(ticket)?;
@@ -254,10 +259,12 @@ impl Session {
         match wait {
             WaitPolicy::NoWait => Err(Error::WouldWait),
             WaitPolicy::SkipLocked => Ok(None),
-            WaitPolicy::Wait => match locks.enqueue_range(&self.owner, tree, range, mode) {
-                Enqueued::Waiting(ticket) => Ok(Some(ticket)),
-                Enqueued::Granted | Enqueued::HolderGone => Ok(None),
-            },
+            WaitPolicy::Wait | WaitPolicy::CommittedFirst => {
+                match locks.enqueue_range(&self.owner, tree, range, mode) {
+                    Enqueued::Waiting(ticket) => Ok(Some(ticket)),
+                    Enqueued::Granted | Enqueued::HolderGone => Ok(None),
+                }
+            }
         }
     }
 
@@ -359,7 +366,8 @@ impl Session {
         match wait {
             WaitPolicy::NoWait => Attempt::Fault(Error::WouldWait),
             WaitPolicy::SkipLocked => Attempt::Skip,
-            WaitPolicy::Wait => {
+            WaitPolicy::CommittedFirst if range.is_none() => Attempt::Held,
+            WaitPolicy::Wait | WaitPolicy::CommittedFirst => {
                 let enqueued = match range {
                     Some(range) => locks.enqueue_next(owner, tree, range, key, mode, holder),
                     None => locks.enqueue(owner, tree, key, mode, holder),
@@ -378,6 +386,8 @@ pub(crate) enum Attempt {
     Locked(Granted),
     Missing,
     Skip,
+    /// Another transaction holds it, and the caller would rather not wait.
+    Held,
     Wait(Ticket),
     Revert(EntryHeader),
     /// What was in the way of this version is gone.

@@ -82,6 +82,8 @@ pub struct Session {
     pub(crate) open: Option<Arc<Open>>,
     pub(crate) isolation: Isolation,
     pub(crate) lock_timeout: Duration,
+    /// REPLACE and ON DUPLICATE KEY UPDATE: what is in the way of an insert is locked exclusively.
+    pub(crate) replaces: bool,
     snapshot: Option<Snapshot>,
     /// A write of this transaction has replaced a version that the snapshot does not see.
     pub(super) overtook: bool,
@@ -107,6 +109,7 @@ impl Session {
             open: None,
             isolation: Isolation::RepeatableRead,
             lock_timeout: Duration::from_secs(50),
+            replaces: false,
             snapshot: None,
             overtook: false,
             published: None,
@@ -147,6 +150,12 @@ impl Session {
     pub fn snapshot(&mut self) -> &Snapshot {
         let ctx = &self.ctx;
         self.snapshot.get_or_insert_with(|| ctx.table.snapshot(ctx.wal.end()))
+    }
+
+    /// Reads until the next swap see what is committed when they begin; for one with the answer,
+    /// what the session saw before.
+    pub(crate) fn swap_snapshot(&mut self, other: Option<Snapshot>) -> Option<Snapshot> {
+        std::mem::replace(&mut self.snapshot, other)
     }
 
     pub fn drop_snapshot(&mut self) {

@@ -34,6 +34,8 @@ pub enum Written {
 enum Obstacle {
     Answer(Written),
     Wait(Ticket),
+    /// An insert waits to see what becomes of its key.
+    WaitToSee(Ticket),
     /// The entry belongs to an aborted transaction: revert it, then try again.
     Revert(EntryHeader),
     /// The holder ended in between: try again at once.
@@ -101,12 +103,21 @@ impl Session {
                 Some(Obstacle::Answer(answer)) => return Ok(answer),
                 Some(Obstacle::Fault(error)) => return Err(error),
                 Some(Obstacle::Wait(ticket)) => self.wait(ticket)?,
+                Some(Obstacle::WaitToSee(ticket)) => self.wait_to_see(ticket, gate.id(), key)?,
                 Some(Obstacle::Revert(bad)) => {
                     self.ctx.revert_entry(gate, key, bad, &self.along)?
                 }
                 Some(Obstacle::Again) => {}
             }
         }
+    }
+
+    /// All who want the key get the shared lock at once, and give it up again: if it is free, one
+    /// of them writes it, and the others wait for that one.
+    fn wait_to_see(&self, ticket: Ticket, tree: TreeId, key: &[u8]) -> Result<()> {
+        self.wait(ticket)?;
+        self.ctx.locks.release_one(&self.owner, tree, key);
+        Ok(())
     }
 
     pub(crate) fn wait(&self, ticket: Ticket) -> Result<()> {
@@ -130,10 +141,14 @@ impl Session {
                 Ok((header, _)) => header,
                 Err(error) => return Some(Obstacle::Fault(error)),
             };
-            if let Some(obstacle) = self.foreign_writer(open, tree, key, header) {
+            if let Some(obstacle) = self.foreign_writer(open, tree, key, header, expect) {
                 return Some(obstacle);
             }
             (live, own) = (!header.is_deleted(), header.txn == open.id);
+        }
+        // The caller locks it, as far as its statement wants it.
+        if live && expect == Expect::Absent {
+            return Some(Obstacle::Answer(Written::Duplicate));
         }
         // An own version is its own exclusive lock.
         if !own {
@@ -143,10 +158,9 @@ impl Session {
             }
         }
         match (expect, live) {
-            (Expect::Absent, true) => Some(Obstacle::Answer(Written::Duplicate)),
             (Expect::Present, false) => Some(Obstacle::Answer(Written::Missing)),
             (Expect::Present, true) => None,
-            (Expect::Absent, false) => self.queue_insert(tree, key),
+            (Expect::Absent, _) => self.queue_insert(tree, key),
         }
     }
 
@@ -165,6 +179,7 @@ impl Session {
         tree: TreeId,
         key: &[u8],
         header: EntryHeader,
+        expect: Expect,
     ) -> Option<Obstacle> {
         if header.txn == open.id {
             return None;
@@ -172,6 +187,12 @@ impl Session {
         match self.ctx.table.state(header.txn) {
             TxnState::Committed(_) => None,
             TxnState::Aborted => Some(Obstacle::Revert(header)),
+            TxnState::Active | TxnState::Prepared if expect == Expect::Absent && !self.replaces => {
+                Some(match self.queue(tree, key, Mode::Shared, Some(header.txn)) {
+                    Obstacle::Wait(ticket) => Obstacle::WaitToSee(ticket),
+                    other => other,
+                })
+            }
             TxnState::Active | TxnState::Prepared => {
                 Some(self.queue(tree, key, Mode::Exclusive, Some(header.txn)))
             }

@@ -135,6 +135,8 @@ public:
   int start_stmt(THD *thd, thr_lock_type type) override;
   THR_LOCK_DATA **store_lock(THD *thd, THR_LOCK_DATA **to, thr_lock_type type) override;
   void unlock_row() override;
+  void try_semi_consistent_read(bool yes) override;
+  bool was_semi_consistent_read() override;
   int extra(ha_extra_function operation) override;
   int reset() override;
   int info(uint flag) override;

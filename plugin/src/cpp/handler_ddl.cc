@@ -70,6 +70,9 @@ int ha_sluice::close()
   return error;
 }
 
+/* Whom sluice_host asks whether it was killed. */
+static uint64_t asked(THD *thd) { return reinterpret_cast<uint64_t>(thd); }
+
 int ha_sluice::create(const char *name, TABLE *form, HA_CREATE_INFO *info)
 {
   if (sluice_refuse(form, info))
@@ -80,8 +83,8 @@ int ha_sluice::create(const char *name, TABLE *form, HA_CREATE_INFO *info)
   const ha_table_option_struct *options= form->s->option_struct;
   if (options && options->compression && !sluice_compression(options->compression, &compression))
     return HA_WRONG_CREATE_OPTION;
-  int error= sluice_create_table(sluice_name(name), description.get(), start, compression,
-                                 info->tmp_table() ? SLUICE_CREATE_TEMPORARY : 0);
+  int error= sluice_create_table(asked(ha_thd()), sluice_name(name), description.get(), start,
+                                 compression, info->tmp_table() ? SLUICE_CREATE_TEMPORARY : 0);
   return error ? failed(error) : 0;
 }
 
@@ -130,14 +133,14 @@ int ha_sluice::rename_table(const char *from, const char *to)
       my_error(ER_LOCK_WAIT_TIMEOUT, MYF(0));
     return error;
   }
-  return done(sluice_rename_table(sluice_name(from), sluice_name(to)));
+  return done(sluice_rename_table(asked(ha_thd()), sluice_name(from), sluice_name(to)));
 }
 
 int ha_sluice::truncate()
 {
   if (int error= sluice_wait_for_prepared(ha_thd(), m_name.c_str()))
     return error;
-  int error= sluice_truncate_table(m_name.c_str());
+  int error= sluice_truncate_table(asked(ha_thd()), m_name.c_str());
   return done(error ? error : sluice_lock(m_handler, m_lock, SLUICE_WAIT));
 }
 

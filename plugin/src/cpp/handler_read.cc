@@ -148,6 +148,9 @@ int ha_sluice::rnd_init(bool scan)
   if (scan && copies_tables(thd_sql_command(ha_thd())))
     if (int error= sluice_wait_for_prepared(ha_thd(), m_name.c_str()))
       return error;
+  /* Rows by position are wanted already. */
+  if (!scan)
+    try_semi_consistent_read(false);
   m_scan_started= false;
   choose_columns();
   return sluice_scan_end(m_handler);

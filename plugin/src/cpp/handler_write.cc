@@ -108,6 +108,17 @@ void ha_sluice::unlock_row()
     sluice_unlock_row(m_handler, m_session);
 }
 
+/* UPDATE asks for it. At higher levels what was read must stay as it is. */
+void ha_sluice::try_semi_consistent_read(bool yes)
+{
+  sluice_try_semi_consistent(m_handler, yes && thd_tx_isolation(ha_thd()) <= ISO_READ_COMMITTED);
+}
+
+bool ha_sluice::was_semi_consistent_read()
+{
+  return sluice_was_semi_consistent(m_handler) != 0;
+}
+
 int ha_sluice::extra(ha_extra_function operation)
 {
   switch (operation)

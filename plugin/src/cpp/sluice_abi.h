@@ -278,13 +278,14 @@ int32_t sluice_interrupt(uint64_t session);
 
 /* Tables by name "database/table" */
 /* compression: method as in sluice_config, level in the second byte, or SLUICE_COMPRESSION_DEFAULT */
-int32_t sluice_create_table(const char *name, const sluice_table *table, uint64_t autoinc_start,
-                            uint32_t compression, uint32_t flags);
+/* thd: asked whether it was killed, while there is no room in the log. 0: nobody's */
+int32_t sluice_create_table(uint64_t thd, const char *name, const sluice_table *table,
+                            uint64_t autoinc_start, uint32_t compression, uint32_t flags);
 /* What sessions of an earlier process left behind. */
 int32_t sluice_drop_temporary_tables(void);
 int32_t sluice_drop_table(const char *name);
-int32_t sluice_rename_table(const char *from, const char *to);
-int32_t sluice_truncate_table(const char *name);
+int32_t sluice_rename_table(uint64_t thd, const char *from, const char *to);
+int32_t sluice_truncate_table(uint64_t thd, const char *name);
 
 /* Sessions and transactions */
 int32_t sluice_session_open(uint64_t id, sluice_session **to);
@@ -377,6 +378,11 @@ int32_t sluice_hidden_ref(const sluice_handler *handler, uint8_t *to);
 int32_t sluice_compare_refs(sluice_handler *handler, const uint8_t *left,
                             const uint8_t *right, size_t ref_bytes);
 int32_t sluice_unlock_row(sluice_handler *handler, sluice_session *session);
+/* Scans of rows show one that another transaction holds as it was committed last. 1 of the second:
+   the last row is such a one, not locked; the next step locks it, unless sluice_unlock_row passed
+   it by. */
+int32_t sluice_try_semi_consistent(sluice_handler *handler, uint32_t on);
+int32_t sluice_was_semi_consistent(const sluice_handler *handler);
 /* quick: pages and trees only, without comparing indexes with rows. context: the THD, which is
    asked whether it was killed */
 int32_t sluice_check_table(sluice_handler *handler, uint32_t quick, sluice_print print,

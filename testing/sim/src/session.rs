@@ -175,6 +175,16 @@ impl Session {
         }
     }
 
+    /// Was the table refused because the snapshot is older? That must be so.
+    fn is_too_young<R>(&self, key: TableKey, outcome: &Result<R>) -> bool {
+        if !matches!(outcome, Err(Error::TableChanged)) {
+            return false;
+        }
+        let younger = self.trx.has_snapshot() && self.model().is_younger(key, self.snapshot_ddl);
+        assert!(younger, "the table has not changed");
+        true
+    }
+
     /// Takes the table into this transaction.
     fn use_table(&mut self, name: &str) -> Option<(TableKey, Arc<Table>)> {
         if let Some(found) = self.used.get(name) {
@@ -264,6 +274,9 @@ impl Session {
         let mode = ReadMode::Lock { exclusive: true, wait: WaitPolicy::Wait };
         let mut payload = Vec::new();
         let found = self.trx.get(&table, 0, &id.to_be_bytes(), mode, &mut payload);
+        if self.is_too_young(key, &found) {
+            return Ok(false);
+        }
         let Some(found) = self.explained(found)? else { return Ok(false) };
         let old = found.then(|| Row::parse(&id.to_be_bytes(), &payload));
         let newest = self.newest(key);
@@ -324,9 +337,7 @@ impl Session {
             self.trx.clear_interrupt();
             return Ok(());
         }
-        if let Err(Error::TableChanged) = outcome {
-            let younger = self.model().is_younger(key, self.snapshot_ddl);
-            assert!(younger, "{} has not changed", table.name());
+        if self.is_too_young(key, &outcome) {
             return Ok(());
         }
         self.powered(outcome)
@@ -350,12 +361,16 @@ impl Session {
         let wait = match self.rng.below(5) {
             0 => WaitPolicy::NoWait,
             1 => WaitPolicy::SkipLocked,
+            2 | 3 if !self.locks_gaps() => WaitPolicy::CommittedFirst,
             _ => WaitPolicy::Wait,
         };
         let exclusive = self.rng.chance(50);
         let backward = self.rng.chance(40);
         let mode = ReadMode::Lock { exclusive, wait };
         let scanned = self.scan_locking(&table, (low, high), backward, mode);
+        if self.is_too_young(key, &scanned) {
+            return Ok(());
+        }
         let Some(found) = self.explained(scanned)? else {
             if self.is_victim {
                 self.forget();
@@ -396,6 +411,12 @@ impl Session {
         let mut found = Rows::new();
         while self.trx.next(&mut cursor)? {
             let row = Row::parse(cursor.key(), cursor.payload());
+            if cursor.peeks() {
+                if self.rng.chance(50) {
+                    cursor.pass_peeked();
+                }
+                continue;
+            }
             found.insert(row.id, row);
         }
         Ok(found)
