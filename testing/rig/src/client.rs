@@ -3,7 +3,8 @@
 
 use mysql::consts::CapabilityFlags;
 use mysql::prelude::{FromRow, Queryable};
-use mysql::{Conn, OptsBuilder};
+use mysql::{Conn, OptsBuilder, Row};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 use std::time::Duration;
@@ -103,6 +104,16 @@ impl Client {
             rows.push(row?.unwrap().into_iter().map(as_text).collect());
         }
         Ok(Answer::Rows(rows))
+    }
+
+    /// The first row by the names of its columns, without those that are NULL.
+    pub fn first_by_name(&mut self, sql: &str) -> Reply<Option<BTreeMap<String, String>>> {
+        let row: Option<Row> = self.conn.query_first(sql)?;
+        Ok(row.map(|row| {
+            let names: Vec<_> = row.columns_ref().iter().map(|c| c.name_str().into()).collect();
+            let values = row.unwrap().into_iter().map(as_text);
+            names.into_iter().zip(values).filter_map(|(n, v)| Some((n, v?))).collect()
+        }))
     }
 
     /// The server's number of this connection.

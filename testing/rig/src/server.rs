@@ -261,7 +261,18 @@ impl Server {
             }
             sleep(Duration::from_millis(20));
         }
-        Err(io::Error::other("the server did not shut down within 60 s"))
+        let stacks = self.launch.dir.join("stacks");
+        let seen = self.write_stacks(&stacks).is_ok_and(|status| status.success());
+        let look = if seen { format!(", see {}", stacks.display()) } else { String::new() };
+        Err(io::Error::other(format!("the server did not shut down within 60 s{look}")))
+    }
+
+    /// What each thread of a server that hangs is doing, where gdb is installed.
+    fn write_stacks(&self, file: &Path) -> io::Result<ExitStatus> {
+        let pid = self.child.id().to_string();
+        let mut gdb = Command::new("gdb");
+        gdb.args(["-p", &pid, "-batch", "-ex", "thread apply all backtrace"]);
+        gdb.stdin(Stdio::null()).stdout(File::create(file)?).stderr(Stdio::null()).status()
     }
 
     pub fn terminate(&self) {
