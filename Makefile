@@ -22,7 +22,7 @@ BENCH_FLAGS = $(foreach v,$(BENCH_LISTS),$(if $($v),$(call option,$v) '$(subst $
   $(if $(filter command line,$(origin SECONDS)),--seconds '$(SECONDS)') $(if $(COLD),--cold)
 
 .DEFAULT_GOAL := build
-.PHONY: isolation build test demo fuzz damage kill9 powercut powercut-proof check deny sim sim-planted diff diff-planted mtr types peer-suites bench myrocks test-binlog replicas clean distclean help bench-locks plans
+.PHONY: isolation build test demo fuzz damage kill9 powercut powercut-proof check deny sim sim-planted diff diff-planted mtr types peer-suites bench myrocks clean distclean help bench-locks plans
 
 build: ## private MariaDB, workspace, plugin
 	@scripts/build
@@ -89,12 +89,6 @@ myrocks: build ## MyRocks into the prefix, for `sluice bench`
 
 bench-locks: ## ns per lock, by kind, with 10^3 to 10^6 locks in one tree
 	@cargo test -p sluice-engine --release --locked --lib txn::lock::bench -- --ignored --nocapture
-
-test-binlog: build ## the binlog in the log on real servers: lost tails, rotation, a replica
-	@scripts/test-binlog $(ARGS)
-
-replicas: build ## replicas on Sluice and InnoDB: semi-sync, kills, parallel apply
-	@scripts/replicas $(ARGS)
 
 clean: ## what cargo and the tests made; keeps the MariaDB prefix
 	@cargo clean
