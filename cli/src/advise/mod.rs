@@ -24,8 +24,8 @@ use std::process::ExitCode;
 
 #[derive(Args)]
 pub struct AdviseArgs {
-    /// mysql://USER@HOST[:PORT]/[?password-file=PATH|password-env=NAME|socket=PATH|ssl-ca=PATH|...]; the password is
-    /// else taken from MYSQL_PWD
+    /// mysql://USER@HOST[:PORT]/[?password-file=PATH|password-env=NAME|socket=PATH|ssl-ca=PATH|...];
+    /// without a password there, MYSQL_PWD holds it
     pub dsn: String,
     /// Seconds between the two samples
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]

@@ -13,7 +13,7 @@ fn w13(facts: &Facts) -> Option<Advice> {
     let history = facts.after.count("innodb_history_list_length");
     let longest = facts.longest_transaction_s.unwrap_or(0.0);
     (history > 100_000.0 || longest > 3600.0).then(|| {
-        Advice::new("W13", Warning, 0.4, "Old versions pile up behind a long transaction")
+        Advice::new("W13", Warning, 0.4, "A long transaction keeps old versions")
             .because(format!("{history:.0} transactions wait for purge; the oldest transaction is {longest:.0} s old"))
             .expect("shorter chains of versions for readers, smaller undo; a rollback of a long InnoDB transaction takes about as long as it has been writing")
             .change("SELECT trx_mysql_thread_id, trx_started, trx_rows_modified FROM information_schema.innodb_trx ORDER BY trx_started LIMIT 5; -- then commit it, or KILL it")

@@ -139,7 +139,7 @@ fn w07(facts: &Facts) -> Option<Advice> {
                 .expect("no speed: safety")
                 .change("innodb_doublewrite = 1 in the configuration, then restart; or show that the storage is atomic")
                 .dynamic(false)
-                .risk("today a power cut in the middle of a page write can lose the page"),
+                .risk("a power cut in the middle of a page write can lose the page"),
         ),
         _ => None,
     }

@@ -110,7 +110,7 @@ fn asked_under_load(bench: &Bench, from: usize, threads: u32) -> Result<Value> {
 }
 
 fn ask(target: &Target) -> Result<Value> {
-    let sluice = std::env::current_exe().map_err(|e| format!("who am I: {e}"))?;
+    let sluice = std::env::current_exe().map_err(|e| format!("cannot find this program: {e}"))?;
     let Place::Socket(socket) = &target.dsn.place else {
         return Err("only private servers are advised".to_string());
     };

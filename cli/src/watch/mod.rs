@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 
 #[derive(Args)]
 pub struct WatchArgs {
-    /// mysql://USER@HOST[:PORT]/[?password-file=PATH|password-env=NAME|socket=PATH|ssl-ca=PATH|...]; the password is
-    /// else taken from MYSQL_PWD
+    /// mysql://USER@HOST[:PORT]/[?password-file=PATH|password-env=NAME|socket=PATH|ssl-ca=PATH|...];
+    /// without a password there, MYSQL_PWD holds it
     pub dsn: String,
     /// Seconds between two samples
     #[arg(long, default_value_t = 1.0, value_parser = seconds)]

@@ -122,7 +122,7 @@ impl BinlogRecovery {
                 ..Completion::default()
             }),
             Err(Error::Refused(text)) => refuse(format!(
-                "{text}. To do without that end of the binary log, start once with \
+                "{text}. To give up that end of the binary log, start once with \
                  sluice_abandon_binlog=ON: no file is changed then"
             )),
             Err(error) => Err(error),
@@ -215,7 +215,7 @@ impl BinlogRecovery {
 
     fn refuse_older<T>(&self, target: &Target<'_>, behind: &Behind) -> Result<T> {
         refuse(format!(
-            "{} has {} bytes in {} groups behind position {}, where the log of Sluice ends, and a \
+            "{} has {} bytes in {} groups after position {}, where the log of Sluice ends, and a \
              crash leaves at most one: the files of Sluice (directories sluice and sluice_log_dir) \
              are an older copy, or another server wrote to this file. Restore the newer ones",
             target.path, behind.bytes, behind.groups, target.trace.info.end
@@ -236,7 +236,7 @@ impl BinlogRecovery {
             plan.decisions.commit(behind.xids);
             if behind.groups > 0 {
                 plan.warnings.push(format!(
-                    "the server was started without Sluice after a crash, and kept a group behind \
+                    "the server was started without Sluice after a crash, and kept a group after \
                      position {} of {path} that Sluice may not have: compare its tables with it",
                     plan.targets.last().map_or(0, |t| t.trace.info.end)
                 ));
@@ -492,12 +492,12 @@ impl<'a> Target<'a> {
         self.open_again()?;
         self.file.set_len(end)?;
         done.cut_bytes += length - end;
-        let who_saw = match is_relaxed {
+        let fate = match is_relaxed {
             true => "may have been acknowledged, as sync_binlog and sluice_flush_log_at_trx_commit asked",
             false => "were neither acknowledged nor sent to a replica",
         };
         done.notes.push(format!(
-            "{} is cut at position {end}, where the log ends; the {} bytes behind it {who_saw}, and {kept}",
+            "{} is cut at position {end}, where the log ends; the {} bytes after it {fate}, and {kept}",
             self.path,
             length - end,
         ));

@@ -95,8 +95,8 @@ impl Binlog {
         let zeros = index::mend(&*self.os, index)?;
         if zeros > 0 {
             warnings.push(format!(
-                "{zeros} bytes removed from {}: what a loss of power left of a name that was not \
-                 written yet",
+                "{zeros} zero bytes removed from {}: a loss of power left them in place of a name \
+                 that was not written yet",
                 index.display()
             ));
         }

@@ -85,7 +85,7 @@ impl Sums {
     pub fn check(&self, segment_bytes: u64, segments: u64) -> std::result::Result<(), String> {
         if let Some((segment, _)) = self.segments.last_key_value() {
             if *segment as u64 >= segments {
-                return Err(format!("segment {segment} lies behind the end of the file"));
+                return Err(format!("segment {segment} lies past the end of the file"));
             }
         }
         if let Some((segment, _)) = self.segments.iter().find(|(_, live)| **live > segment_bytes) {

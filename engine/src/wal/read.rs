@@ -43,7 +43,7 @@ impl Wal {
     /// The record, if it has not left the memory yet; `lsn` is kept.
     pub(super) fn read_memory(&self, lsn: Lsn) -> Result<Option<Record>> {
         if lsn >= self.end() {
-            let error = corrupt("reference behind the end", lsn.0);
+            let error = corrupt("reference past the end", lsn.0);
             return Err(self.segments.at_place(lsn.0, error));
         }
         let found = self.read_cached(lsn.0)?;

@@ -341,7 +341,7 @@ impl Ring {
             let (sealed, quiet) = self.batch_around(lsn);
             let Some(batch) = sealed else {
                 return Err(Error::corrupt(
-                    "reference behind the end",
+                    "reference past the end",
                     format!("log position {lsn}"),
                 ));
             };

@@ -188,7 +188,7 @@ impl Directory {
                 report.remarks.push(format!("the log's last valid batch ends at {end}"));
             }
         }
-        report.add("log records behind the last checkpoint", records, faults);
+        report.add("log records after the last checkpoint", records, faults);
         Ok(())
     }
 
