@@ -1,4 +1,4 @@
-//! Who would gain: from storage with atomic page writes, from one flush per commit, from Sluice.
+//! The gains of three changes: storage with atomic page writes, one flush per commit, Sluice.
 
 use super::facts::Facts;
 use super::rules_pages::atomic_pages;

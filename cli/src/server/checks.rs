@@ -1,5 +1,5 @@
-//! What is examined before a server is started, so that a mistake gives one
-//! clear line instead of a server that dies.
+//! Checks before a server is started, so that a mistake gives one clear line
+//! instead of a server that dies.
 //!
 //! Safety argument: `statvfs` is given a name that ends with a zero byte and a structure of its
 //! own, both of which outlive the call.

@@ -1,4 +1,4 @@
-//! The engine's side of the binlog: who finds it, and prepares that nobody waits for.
+//! The engine's side of the binlog: access to it, and prepares that nobody waits for.
 
 use super::engine::Engine;
 use super::trx::Trx;

@@ -1,5 +1,5 @@
-//! Every kind of damage to every file of a small database. What is read afterwards is right or is
-//! an error that names a file; never wrong, never less, never a panic. docs/damage.md has the table.
+//! Every kind of damage to every file of a small database. A read then gives the right rows or an
+//! error that names a file; never wrong ones, never fewer, never a panic. See docs/damage.md.
 //!
 //! `SLUICE_DAMAGE_STRIDE` (default 12): 1 tries every place, n every n-th.
 

@@ -1,4 +1,4 @@
-//! Who is woken: nobody for a transaction that wrote nothing.
+//! Wake-ups: a transaction that wrote nothing wakes nobody.
 
 use super::damage_tests::{open_with, spec};
 use super::*;

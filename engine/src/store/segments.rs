@@ -1,4 +1,4 @@
-//! What each segment of the pages file is used for.
+//! The use of each segment of the pages file.
 //!
 //! ```text
 //!            acquire            close             release (after a checkpoint,

@@ -1,5 +1,5 @@
-//! Reading the versions of neighbouring entries: who scans what one large transaction has changed
-//! asks for one record after the other, and shall not pay a read of the disk for each.
+//! Reading the versions of neighbouring entries: a scan of the rows of one large transaction asks
+//! for one record after the other, and shall not pay a read of the disk for each.
 
 use crate::base::{Lsn, Result};
 use crate::wal::{ReadAhead, Record, Wal};

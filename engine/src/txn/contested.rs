@@ -1,11 +1,11 @@
 //! Entries that are not what the snapshot sees, because their row is this transaction's.
 //!
 //! A write goes to the newest version. Where that was committed after the transaction's snapshot
-//! the write overtakes the snapshot: from then on the row is what the transaction wrote, while the
-//! entries that lead to it in other indexes were written, in part, by somebody whom the snapshot
-//! does not see. For such a row the newest entries are the true ones; for all other rows those
-//! that the snapshot sees are. Which of the two holds for an entry only its row tells, so both
-//! versions are handed out here and the caller decides.
+//! the write overtakes the snapshot. From then on the row is the transaction's, while some of the
+//! entries that lead to it in other indexes are of writers that the snapshot does not see. For such
+//! a row the newest entries are the true ones; for all other rows those that the snapshot sees.
+//! Only the row of an entry tells which of the two holds, so this module hands out both versions
+//! and the caller decides.
 //!
 //! Invariant: while a transaction owns a row (the newest version of its clustered entry is its
 //! own), nobody else changes what entries say about that row. So the newest version that names

@@ -1,4 +1,4 @@
-//! Deadlocks: cycles in the graph of who waits for whom, found when an edge is about to close one.
+//! Deadlocks: cycles in the graph of waiters, found when an edge is about to close one.
 //!
 //! The graph is not stored: the blockers of a waiter follow from the locks of its tree. New edges
 //! lead to owners that run (a grant, a grown interval), or touch the owner that is being queued

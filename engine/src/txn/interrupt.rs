@@ -1,4 +1,4 @@
-//! Who holds and waits: the owner of locks, and how its sleep ends.
+//! The owner of locks, which holds and waits, and how its sleep ends.
 
 use super::lock_queue::Place;
 use super::park::Parker;

@@ -105,7 +105,7 @@ impl Context {
         Ok(next < target)
     }
 
-    /// Moves those of the candidates that are needed, and notes by whom.
+    /// Moves the candidates that are needed, and notes by which pins.
     fn move_needed(
         &self,
         candidates: &[Candidate],

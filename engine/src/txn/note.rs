@@ -1,5 +1,5 @@
-//! The part of a tree record that belongs to transactions: who wrote this version of which key,
-//! and what was there before.
+//! The part of a tree record that belongs to transactions: the writer and the key of the version,
+//! and the entry before it.
 //!
 //! ```text
 //! u8      form: 1 = new version, 2 = delete mark

@@ -74,7 +74,7 @@ struct Checker<'a> {
     versions: Versions,
     graph: Graph,
     report: Report,
-    /// Who saw this version and then replaced it.
+    /// The transactions that saw this version and then replaced it.
     replaced: BTreeMap<(Key, usize), Vec<TxnId>>,
 }
 

@@ -7,14 +7,14 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 pub enum Fate {
     Committed,
     Aborted,
-    /// Its COMMIT was under way when the server was killed, and is not in the log. Who saw its
-    /// writes before, and changed nothing itself, was answered without a wait for the disk.
+    /// Its COMMIT was under way when the server was killed, and is not in the log. A reader that
+    /// saw its writes before, and changed nothing, was answered without a wait for the disk.
     Killed,
 }
 
 pub struct Versions {
     pub fates: Vec<Fate>,
-    /// Who wrote a value, and where.
+    /// The writer of a value, and its key.
     pub writers: HashMap<Value, (TxnId, Key)>,
     /// The last value that a transaction wrote to a key.
     last: HashMap<(TxnId, Key), Value>,
