@@ -7,7 +7,7 @@
 
 use sluice_engine::db::Table;
 
-/// Of one open table.
+/// The AUTO_INCREMENT state of one open table.
 pub struct Autoinc {
     /// The end of the values that this statement got last; 0: it got none.
     last: u64,

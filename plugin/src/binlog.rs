@@ -31,7 +31,7 @@ pub const FULL: u32 = 2;
 pub const FAILED: u32 = 4;
 pub const SYNC: u32 = 8;
 
-/// Of a start.
+/// Flags of a start.
 pub const ON: u32 = 1;
 pub const ABANDON: u32 = 2;
 pub const RUNNING: u32 = 4;
@@ -174,7 +174,7 @@ pub fn scan_known(ddl_log: &Path) -> Result<i32> {
     Ok(SCAN_LEFT)
 }
 
-/// Of a prepared transaction of this engine it is known from where on in the log it can be.
+/// The engine knows from where on in the log its own prepared transactions can be.
 pub fn decide(xid: u64, is_ours: bool) -> Result<i32> {
     let engine = engine::get()?;
     let prepared_from = if is_ours { engine.oldest_prepared() } else { Default::default() };

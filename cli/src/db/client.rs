@@ -87,7 +87,7 @@ impl Client {
 
 fn no_connection(shown: &str, dsn: &Dsn, error: &mysql::Error) -> String {
     let text = error.to_string();
-    // Of accounts and servers that want TLS, MariaDB 10.11 says no more than that access is denied.
+    // For accounts and servers that require TLS, MariaDB 10.11 only says that access is denied.
     let wants_tls = matches!(error, mysql::Error::MySqlError(e) if e.code == 1045)
         || text.contains("insecure transport");
     let is_plain = matches!(dsn.place, Place::Tcp(..)) && !dsn.tls.is_asked();

@@ -129,7 +129,7 @@ fn deepest_mount(mountinfo: &str, path: &Path) -> Option<Mount> {
         })
     };
     let mounts = mountinfo.lines().filter_map(mount).filter(|m| path.starts_with(&m.point));
-    // Of two at one place the later one hides the earlier.
+    // The later of two mounts at one place hides the earlier.
     mounts.max_by_key(|m| m.point.components().count())
 }
 

@@ -179,7 +179,7 @@ impl Sample {
         self.process_bytes.filter(|bytes| *bytes > 0.0).map(|bytes| self.server_bytes() / bytes)
     }
 
-    /// Of all that reached the device, or of the server's own account where that is not known.
+    /// Bytes of the device, or else of the server's own account, per byte of rows.
     pub fn amplification(&self) -> Option<f64> {
         let changed = self.rows * self.row_bytes;
         let written = self.device.map_or(self.server_bytes(), |d| d.written_bytes as f64);
@@ -225,8 +225,8 @@ impl Sample {
     }
 }
 
-/// Of all engines. MariaDB counts rows of temporary tables apart, as Handler_tmp_*; MySQL has them
-/// in these.
+/// Rows changed in all engines. MariaDB counts rows of temporary tables apart, as Handler_tmp_*;
+/// MySQL counts them here.
 fn rows_changed(status: &Counters) -> f64 {
     ["handler_write", "handler_update", "handler_delete"].iter().map(|n| status.count(n)).sum()
 }

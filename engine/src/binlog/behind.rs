@@ -10,7 +10,7 @@ use crate::base::Result;
 use crate::os::File;
 
 const HEADER_BYTES: usize = 19;
-/// Of a GTID event: header, sequence number, domain, flags, commit id.
+/// A GTID event: header, sequence number, domain, flags, commit id.
 const GTID_BYTES: usize = HEADER_BYTES + 8 + 4 + 1 + 8;
 const FLAGS_AT: usize = HEADER_BYTES + 12;
 const HAS_COMMIT_ID: u8 = 2;

@@ -455,7 +455,7 @@ impl<'a> Target<'a> {
         Behind::read(&*self.file, end, is_encrypted)
     }
 
-    /// Of logged bytes those that belong into the file.
+    /// The part of the logged bytes that belongs into the file.
     fn wanted<'b>(&self, pos: u64, bytes: &'b [u8]) -> &'b [u8] {
         let end = self.trace.info.end;
         if self.trace.from.is_none_or(|from| pos < from) || pos >= end {

@@ -10,7 +10,7 @@ use crate::os::File;
 
 /// The magic number in front of the first event.
 pub const MAGIC_BYTES: u64 = 4;
-/// Of an event's header: timestamp, type, server id, length.
+/// The front of an event's header: timestamp, type, server id, length.
 const HEAD_BYTES: usize = 13;
 pub const EVENT_BYTES_MIN: u32 = 19;
 /// Where the flags of the first event stand in the file. The server clears the first of them when
@@ -20,9 +20,9 @@ const IN_USE: u8 = 1;
 /// Longer first events do not exist.
 const FIRST_EVENT_BYTES_MAX: u32 = 4096;
 
-/// Of an event's header, all of it.
+/// The whole header of an event.
 const HEADER_BYTES: usize = 19;
-/// Of a GTID event: header, sequence number, domain.
+/// The front of a GTID event: header, sequence number, domain.
 const GTID_BYTES: usize = HEADER_BYTES + 12;
 const XID_BYTES: usize = HEADER_BYTES + 8;
 /// A longer list of GTIDs is not read.

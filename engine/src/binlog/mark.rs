@@ -13,8 +13,8 @@ const TEXT: &str =
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
     pub identity: u64,
-    /// Of the log's state record that was durable when the mark was written: a log that ends
-    /// below is an older copy.
+    /// The number of the log's state record that was durable when the mark was written. A log that
+    /// ends below is an older copy.
     pub sequence: u64,
 }
 

@@ -60,7 +60,7 @@ pub struct State {
     /// Drawn once; stands in the file beside the binlog too. 0: not yet.
     pub identity: u64,
     pub authority: Authority,
-    /// Of the last state record.
+    /// The number of the last state record.
     pub sequence: u64,
     pub next_id: u64,
     pub begin_lsn: Lsn,

@@ -80,7 +80,7 @@ impl BinlogRecovery {
         let bytes = decode_bytes(record.payload)?;
         let known_below = self.known_below;
         let Some(trace) = self.traces.iter_mut().rev().find(|t| t.info.id == bytes.id) else {
-            // Of a file that was synced and left before the note, or before the authority ended.
+            // The file was synced and left before the note, or before the authority ended.
             return match bytes.id < known_below.max(self.state.next_id) {
                 true => Ok(()),
                 false => Err(corrupt("binlog bytes of an unknown file", lsn)),

@@ -20,7 +20,7 @@ const KEY_BYTES: usize = FRONT.len() + 8 + 2;
 /// As many as a key of the server has parts, and those of the clustered key after them.
 const PREFIXES_MAX: u64 = 256;
 
-/// Of one index, as a sample of its leaves says.
+/// Statistics of one index, from a sample of its leaves.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IndexStatistics {
     /// Entries that are no delete marks.
@@ -32,8 +32,8 @@ pub struct IndexStatistics {
     pub distinct: Vec<u64>,
 }
 
-/// Of all trees of a table, in the order of [`super::TableDef::trees`]: `[0]` is the clustered index,
-/// the last one are the long values.
+/// Statistics of all trees of a table, in the order of [`super::TableDef::trees`]: `[0]` is the
+/// clustered index, the last one the long values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TableStatistics {
     pub trees: Vec<IndexStatistics>,
@@ -105,7 +105,7 @@ impl Catalog {
         Ok(())
     }
 
-    /// Of a table that is dropped or truncated.
+    /// For a table that is dropped or truncated.
     pub fn remove_statistics(&self, session: &mut Session, def: &TableDef) -> Result<()> {
         for index in 0..def.trees().count() {
             session.write(&self.gate, &key_of(def.id, index), None, Expect::Present)?;

@@ -67,7 +67,7 @@ pub(crate) struct Trace {
 /// What the tail says, on top of the checkpoint's note.
 #[derive(Default)]
 pub(crate) struct Analysis {
-    /// Of transactions that are not committed, or have deletes to purge.
+    /// Transactions that are not committed, or have deletes to purge.
     pub traces: HashMap<TxnId, Trace>,
     /// The others, which leave nothing to do.
     done: IdRanges,

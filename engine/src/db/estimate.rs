@@ -221,7 +221,7 @@ mod tests {
         }
         remembered.keys_changed();
         assert_eq!(measured(6), 6);
-        // Of a small table every change counts.
+        // Every change of a small table counts.
         assert_eq!(measured(7), 6);
         remembered.keys_changed();
         assert_eq!(measured(7), 7);

@@ -14,12 +14,12 @@ const FALLBACK: u64 = 1 << 62;
 pub(crate) struct HiddenKey(OnceLock<AtomicU64>);
 
 impl HiddenKey {
-    /// Of an empty table.
+    /// For an empty table.
     pub fn first() -> HiddenKey {
         HiddenKey(OnceLock::from(AtomicU64::new(1)))
     }
 
-    /// Of a table that may have rows: asks them at the first use.
+    /// For a table that may have rows: asks them at the first use.
     pub fn of_rows() -> HiddenKey {
         HiddenKey(OnceLock::new())
     }

@@ -5,7 +5,7 @@
 //! large transaction that goes through its pages in order, or while most of them are new, the pages
 //! must be written anyway, and a checkpoint may as well be made now.
 
-/// Of log, before anything can be said; twice that before a checkpoint is made.
+/// So much log is needed before a judgement, and twice as much before a checkpoint.
 const HALF_BYTES: u64 = 16 << 20;
 /// Pages made dirty per byte of log, in the second half against the first, that count as equal.
 const EQUAL_PERCENT: u128 = 90;

@@ -48,7 +48,7 @@ pub(crate) struct Counters {
     hidden_key: HiddenKey,
     /// Truncated or dropped: the name means another table now, or none.
     retired: AtomicBool,
-    /// Of one session, and gone after a restart.
+    /// The table belongs to one session, and is gone after a restart.
     pub(crate) is_temporary: bool,
     pub(crate) remembered: Remembered,
 }

@@ -43,8 +43,8 @@ impl Epochs {
         self.current.load(SeqCst)
     }
 
-    /// Whether every read that could see what was retired in `epoch` has ended; moves the epoch
-    /// on as far as that is possible without waiting. Callers exclude each other.
+    /// Whether every read has ended that could see a place retired in `epoch`; moves the epoch on
+    /// as far as that is possible without waiting. Callers exclude each other.
     pub fn has_passed(&self, epoch: u64) -> bool {
         while self.now() < epoch + 2 {
             let now = self.now();

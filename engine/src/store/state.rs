@@ -29,7 +29,7 @@ pub struct State {
 /// What a checkpoint makes durable: the map as it was at one moment, as changes.
 pub struct Capture {
     pub changes: Vec<(PageId, Entry)>,
-    /// Of the captured map: all sums, or those that changed.
+    /// Sums of the captured map: all, or those that changed.
     pub sums: Sums,
     /// Segments that the captured map does not name.
     pub releasable: Vec<usize>,

@@ -14,7 +14,7 @@ pub(super) struct Held {
     /// Trees that know this owner, each once.
     pub(super) trees: Vec<TreeId>,
     pub(super) wait: Option<Place>,
-    /// Of an insert that waited and is not done.
+    /// The place of an insert that waited and is not done.
     pub(super) insert: Option<Place>,
 }
 

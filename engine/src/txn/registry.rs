@@ -199,8 +199,8 @@ impl Registry {
         self.purge.lock().queue.iter().copied().collect()
     }
 
-    /// Whether delete marks wait that the purge should be through with: the oldest one, which
-    /// every snapshot from `oldest` on sees, lies below `low`, or there are very many.
+    /// Whether the purge is late: the oldest delete mark that waits lies below `low` and every
+    /// snapshot from `oldest` on sees it, or very many wait.
     pub fn purge_lags(&self, low: Lsn, most: usize, oldest: impl FnOnce() -> Csn) -> bool {
         if self.backlog.load(Ordering::Relaxed) < BACKLOG_SMALL {
             return false;

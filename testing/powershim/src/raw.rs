@@ -54,7 +54,7 @@ pub fn fstat(fd: i32) -> Option<libc::stat> {
     (answer == 0).then_some(stat)
 }
 
-/// Of what a path names, or of a symbolic link itself.
+/// The state of the file that a path names, or of a symbolic link itself.
 pub fn stat(dir: i32, path: &CStr, follow: bool) -> Option<libc::stat> {
     // SAFETY: all-zero bytes are a valid `stat`.
     let mut stat: libc::stat = unsafe { std::mem::zeroed() };

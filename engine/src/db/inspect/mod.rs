@@ -44,7 +44,7 @@ pub struct SegmentUse {
 /// The page map and what it says of the pages file.
 pub struct MapView {
     pub header: StoreHeader,
-    /// Of the leaves that can be read.
+    /// Pages of the leaves that can be read.
     pub pages: Vec<PagePlace>,
     pub segments: Vec<SegmentUse>,
     /// What is wrong with each of the other leaves.

@@ -278,8 +278,8 @@ pub(crate) fn planted(bug: Bug) -> bool {
     with(|scheduler, _| scheduler.lock().pace.planted == Some(bug)).unwrap_or(false)
 }
 
-/// Whether work that may wait is to be put off in this run: on a large machine there is much of it,
-/// and what it leaves undone meanwhile is what a small world would hardly see.
+/// Whether work that may wait is put off in this run. On a large machine such work is often late; a
+/// small world would hardly see it undone.
 pub(crate) fn puts_off() -> bool {
     let drawn = with(|scheduler, _| {
         let mut state = scheduler.lock();
