@@ -175,9 +175,9 @@ impl Target {
         match server::plugin_dir(self.prefix.as_deref()) {
             Ok(dir) if dir.join(library).exists() => None,
             // Without the path: reports are shown to others.
-            Ok(_) if library == "ha_rocksdb.so" => {
-                Some(format!("{library} is not in the prefix; `make myrocks` puts it there"))
-            }
+            Ok(_) if library == "ha_rocksdb.so" => Some(format!(
+                "{library} is not in the prefix; `make build KIND=myrocks` puts it there"
+            )),
             Ok(_) => Some(format!("{library} is not in the prefix: run `make build`")),
             Err(why) => Some(why),
         }

@@ -1,5 +1,6 @@
 //! What a lock costs, by kind and by how many there are already:
-//! `cargo test --release -p sluice-engine lock::bench -- --ignored --nocapture`, or `make bench-locks`.
+//! `make bench KIND=locks`, or `cargo test --release -p sluice-engine lock::bench -- --ignored
+//! --nocapture`.
 
 use super::tests::{assert_clean, manager, T};
 use super::*;

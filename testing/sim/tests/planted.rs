@@ -1,4 +1,5 @@
-//! Bugs on purpose, and how many seeds find them at the latest. `make sim-planted` hunts for all.
+//! Bugs on purpose, and how many seeds find them at the latest. `make sim KIND=planted` hunts for
+//! all.
 
 mod runner;
 
