@@ -64,7 +64,7 @@ diff: built ## beside InnoDB, STATEMENTS=10000 SEED=s SESSIONS=1; KIND=planted, 
 	@$(diff-$(call kind,diff,statements planted types plans))
 diff-statements = STATEMENTS='$(STATEMENTS)' SEED='$(SEED)' SESSIONS='$(SESSIONS)' scripts/diff $(ARGS)
 diff-planted = scripts/diff-planted $(ARGS)
-diff-types = scripts/types $(ARGS)
+diff-types = scripts/diff types $(ARGS)
 diff-plans = SCALE='$(SCALE)' scripts/plans $(ARGS)
 
 isolation: built ## isolation and locks beside InnoDB, four levels; HISTORIES=16 random ones, SECONDS=60 of load

@@ -8,6 +8,7 @@ mod compare;
 mod concurrent;
 mod ddl;
 mod dml;
+mod each_type;
 mod exprs;
 mod gen;
 mod programs;
@@ -37,12 +38,23 @@ use std::time::{Duration, Instant};
 use world::World;
 
 fn main() -> ExitCode {
+    if std::env::args().nth(1).as_deref() == Some("types") {
+        return match each_type::run(std::env::args().skip(2)) {
+            Ok(true) => ExitCode::SUCCESS,
+            Ok(false) => ExitCode::FAILURE,
+            Err(problem) => {
+                eprintln!("sluice-diff: error: {problem}");
+                ExitCode::from(2)
+            }
+        };
+    }
     let options = match args::parse(std::env::args().skip(1)) {
         Ok(options) => options,
         Err(problem) => {
             eprintln!(
-                "{problem}\n\n{}\n\nrules, what may differ:\n{}",
+                "{problem}\n\n{}\n\n{}\n\nrules, what may differ:\n{}",
                 args::USAGE,
+                each_type::USAGE,
                 rules::reasons()
             );
             return ExitCode::from(2);
