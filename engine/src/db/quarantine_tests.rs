@@ -449,3 +449,34 @@ fn a_table_whose_last_rows_cannot_be_read_does_not_keep_the_engine_from_opening(
     refuse(&os, &blocks, false);
     table.next_hidden_key().unwrap();
 }
+
+/// Those in other leaves stayed, and counted as committed when the rollback was over.
+#[test]
+fn rolled_back_inserts_beside_a_damaged_leaf_are_taken_back() {
+    let os = SimOs::new(7);
+    let engine = Writer::new(&os, 7).engine;
+    let table = engine.table(TABLES[0]).unwrap().unwrap();
+    let mut trx = engine.begin(1);
+    for id in 0..1000 {
+        with_row(id, &[7; 100], |row| trx.insert(&table, row)).unwrap();
+    }
+    engine.checkpoint_now().unwrap();
+    let gate = &table.gates[0];
+    let is_leaf =
+        |page| engine.store.tree_of(page) == Some(gate.id()) && page != gate.tree().root();
+    let leaves: Vec<PageId> = (0..1000).map(PageId).filter(|&page| is_leaf(page)).collect();
+    assert!(leaves.len() > 3);
+    engine.pool.give_up(leaves[0], gate.id());
+    trx.rollback();
+    (0..100).for_each(|_| engine.step().unwrap());
+    assert!(engine.ctx.to_revert.lock().is_empty(), "the rollback is over");
+    let mut reader = engine.begin(2);
+    let mut refused = 0;
+    for id in 0..1000_u32 {
+        match reader.get(&table, 0, &id.to_be_bytes(), ReadMode::Snapshot, &mut Vec::new()) {
+            Ok(found) => assert!(!found, "row {id} was rolled back"),
+            Err(error) => refused += usize::from(matches!(error, Error::Corrupt { .. })),
+        }
+    }
+    assert!((1..500).contains(&refused), "{refused}");
+}

@@ -16,6 +16,7 @@ use crate::os::planted::{self, Bug};
 use crate::os::sync::Mutex;
 use crate::wal::{ReadAhead, Record};
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::atomic::Ordering;
 
 /// One step along a transaction's record chain.
@@ -289,8 +290,7 @@ impl Context {
             *left -= 1;
         }
         for (tree, entries) in inserted {
-            let done = self.remove_inserted(tree, open.id, &entries);
-            self.unless_put_aside(Some(tree), done, ())?;
+            self.remove_inserted(tree, open.id, &entries)?;
         }
         // Only now: after a crash the chain is walked again from where this says.
         open.begin_record(self.wal.end());
@@ -309,20 +309,12 @@ impl Context {
         let Some(_inside) = gate.enter() else { return Ok(()) };
         let mut at = entries.first_key_value().map(|(key, _)| key);
         while let Some(key) = at {
-            let mut fault = None;
-            let swept = gate.tree().remove_where(key, &mut |key, entry| {
-                let Some(&lsn) = entries.get(key) else { return false };
-                match EntryHeader::split(entry) {
-                    Ok((header, _)) => (header.txn, header.lsn) == (txn, lsn),
-                    Err(error) => {
-                        fault = Some(error);
-                        false
-                    }
-                }
-            })?;
-            fault.map_or(Ok(()), Err)?;
-            let behind = swept.next.map(|fence| entries.range(fence..).next());
-            at = behind.flatten().map(|(key, _)| key);
+            let swept = remove_from_leaf(&gate, key, txn, entries);
+            // What lies in other leaves must go all the same.
+            let behind = Some(Bound::Excluded(key.clone()));
+            let rest = self.unless_put_aside(Some(tree), swept, behind)?;
+            let next = rest.and_then(|from| entries.range((from, Bound::Unbounded)).next());
+            at = next.map(|(key, _)| key);
         }
         Ok(())
     }
@@ -410,4 +402,26 @@ impl Context {
         let met = self.change_if(&gate, key, stands, change);
         self.unless_put_aside(Some(tree), met, Met::Nothing)
     }
+}
+
+/// Those in the leaf of `key`. Answers where the next leaf begins, if there is one.
+fn remove_from_leaf(
+    gate: &TreeGate,
+    key: &[u8],
+    txn: TxnId,
+    entries: &BTreeMap<Vec<u8>, Lsn>,
+) -> Result<Option<Bound<Vec<u8>>>> {
+    let mut fault = None;
+    let swept = gate.tree().remove_where(key, &mut |key, entry| {
+        let Some(&lsn) = entries.get(key) else { return false };
+        match EntryHeader::split(entry) {
+            Ok((header, _)) => (header.txn, header.lsn) == (txn, lsn),
+            Err(error) => {
+                fault = Some(error);
+                false
+            }
+        }
+    })?;
+    fault.map_or(Ok(()), Err)?;
+    Ok(swept.next.map(Bound::Included))
 }
