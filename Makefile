@@ -51,10 +51,11 @@ check-deny = scripts/deny $(ARGS)
 demo: built ## a server, a table, a kill -9 and what survives it
 	@scripts/demo
 
-bench: built ## measure: PRESET=oltp OUT=dir, parameters as docs/bench.md lists them; KIND=locks: ns per lock
+bench: built ## measure: PRESET=oltp OUT=dir, parameters as docs/bench.md lists them; KIND=locks: locks
 	@$(bench-$(call kind,bench,presets locks))
 bench-presets = "$(TARGET)/release/sluice" bench run --preset '$(PRESETS)' --out '$(OUT)' $(BENCH_FLAGS) $(ARGS)
-bench-locks = cargo test -p sluice-engine --release --locked --lib txn::lock::bench -- --ignored --nocapture
+bench-locks = cargo test -p sluice-engine --release --locked --lib txn::lock::bench -- --ignored --nocapture && \
+  $(MAKE) --no-print-directory bench KIND=presets PRESET=locks
 
 SIM = cargo run --release --locked -p sluice-sim --features sim --
 sim: ## the engine under a seeded scheduler: SEEDS=1000; KIND=planted: every planted bug must be found

@@ -13,6 +13,7 @@ mod journal;
 mod kill;
 mod lag;
 mod large;
+mod locks;
 mod measure;
 mod params;
 mod plan;
@@ -51,7 +52,7 @@ pub enum BenchCommand {
 pub struct RunArgs {
     /// Published evaluations: optimized-writes, enhanced-binlog, binlog-in-redo, write-amplification,
     /// tuning. Our own: oltp, commit, restart, old-snapshot, rollback, soak, replica-lag,
-    /// replica-receive, large-rows. Several run one after the other, each below --out
+    /// replica-receive, large-rows, locks. Several run one after the other, each below --out
     #[arg(long, value_delimiter = ',')]
     pub preset: Vec<String>,
     /// Directory of results and reports; private servers live below it while it runs

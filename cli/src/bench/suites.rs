@@ -8,7 +8,7 @@ use super::target::TargetSpec;
 use super::trial::Kind;
 use std::fs;
 
-pub const NAMES: [&str; 9] = [
+pub const NAMES: [&str; 10] = [
     "oltp",
     "commit",
     "restart",
@@ -18,6 +18,7 @@ pub const NAMES: [&str; 9] = [
     "replica-lag",
     "replica-receive",
     "large-rows",
+    "locks",
 ];
 
 pub fn plan(name: &str, base: Plan) -> Option<Plan> {
@@ -33,6 +34,7 @@ pub fn plan(name: &str, base: Plan) -> Option<Plan> {
         "replica-lag" => replica_lag(base),
         "replica-receive" => replica_receive(base),
         "large-rows" => large_rows(base),
+        "locks" => locks(base),
         _ => return None,
     })
 }
@@ -216,6 +218,19 @@ fn large_rows(base: Plan) -> Plan {
         repetitions: 1,
         kind: Some(Kind::LargeRows),
         params: Params { value_mib: vec![256, 1023], ..Params::default() },
+        ..base
+    }
+}
+
+fn locks(base: Plan) -> Plan {
+    Plan {
+        threads: vec![64],
+        tables: 1,
+        rows: 10_000_000,
+        // Small against the data, so that it is full before the UPDATE: what comes is not the pool.
+        pool_mib: 128,
+        seconds: 20,
+        kind: Some(Kind::Locks),
         ..base
     }
 }

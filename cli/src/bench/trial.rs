@@ -3,11 +3,13 @@
 use super::params::{Change, When};
 use super::plan::Plan;
 use super::run::Bench;
-use super::{follow, large, receive, restart, rollback, soak};
+use super::{follow, large, locks, receive, restart, rollback, soak};
 use crate::Result;
 use serde_json::{json, Map, Value};
 
 pub type Fields = Result<Map<String, Value>>;
+
+const LEVELS: [&str; 2] = ["READ COMMITTED", "REPEATABLE READ"];
 
 /// Of a preset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +20,7 @@ pub enum Kind {
     Lag,
     Receive,
     LargeRows,
+    Locks,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -48,12 +51,20 @@ pub enum Trial {
     LargeValue {
         mib: u64,
     },
+    /// One UPDATE of the plan's rows at this isolation level, beside small commits.
+    LargeUpdate {
+        level: &'static str,
+    },
+    /// One row that so many sessions update.
+    HotRow {
+        writers: u32,
+    },
 }
 
 impl Kind {
     /// Each measurement gets a server of its own on a new directory; no other runs meanwhile.
     pub fn is_alone(self) -> bool {
-        matches!(self, Kind::Restart | Kind::Rollback | Kind::LargeRows)
+        matches!(self, Kind::Restart | Kind::Rollback | Kind::LargeRows | Kind::Locks)
     }
 
     /// Whether the plan's workloads are measured as points too.
@@ -76,6 +87,11 @@ impl Kind {
             Kind::LargeRows => {
                 let values = p.value_mib.iter().map(|&mib| Trial::LargeValue { mib });
                 std::iter::once(Trial::Columns).chain(values).collect()
+            }
+            Kind::Locks => {
+                let level = |level: &&'static str| Trial::LargeUpdate { level };
+                let hot = plan.threads.iter().map(|&writers| Trial::HotRow { writers });
+                LEVELS.iter().map(level).chain(hot).collect()
             }
             Kind::Lag => {
                 let of = |engine: &String| {
@@ -115,6 +131,8 @@ impl Trial {
             Trial::Receive { .. } => "receive",
             Trial::Columns => "columns",
             Trial::LargeValue { .. } => "large-value",
+            Trial::LargeUpdate { .. } => "large-update",
+            Trial::HotRow { .. } => "hot-row",
         }
     }
 
@@ -130,6 +148,8 @@ impl Trial {
             }
             Trial::Receive { receivers } => json!({"receivers": receivers}),
             Trial::LargeValue { mib } => json!({"value_mib": mib}),
+            Trial::LargeUpdate { level } => json!({"level": level}),
+            Trial::HotRow { writers } => json!({"writers": writers}),
             Trial::Soak | Trial::Columns => json!({}),
         }
     }
@@ -159,6 +179,8 @@ impl Trial {
             Trial::Receive { receivers } => 5.0 + f64::from(plan.seconds + receivers * 4),
             Trial::Columns => 15.0,
             Trial::LargeValue { mib } => 20.0 + *mib as f64 / 8.0,
+            Trial::LargeUpdate { .. } => 25.0 + rows / 3e4,
+            Trial::HotRow { .. } => 15.0 + f64::from(plan.seconds),
         }
     }
 
@@ -167,9 +189,10 @@ impl Trial {
         match self {
             Trial::Restart { gb, .. } => (gb * 5e9) as u64,
             Trial::Rollback { .. } => plan.rows * 2000,
+            Trial::LargeUpdate { .. } => plan.rows * 1000,
             Trial::LargeValue { mib } => (mib << 20) * 6,
             Trial::Receive { .. } | Trial::Lag { .. } => 2 << 30,
-            Trial::Soak | Trial::Columns => 0,
+            Trial::Soak | Trial::Columns | Trial::HotRow { .. } => 0,
         }
     }
 
@@ -186,6 +209,8 @@ impl Trial {
             Trial::Receive { receivers } => receive::receive(bench, target, *receivers),
             Trial::Columns => large::columns(bench, target),
             Trial::LargeValue { mib } => large::value(bench, target, *mib),
+            Trial::LargeUpdate { level } => locks::large_update(bench, target, level),
+            Trial::HotRow { writers } => locks::hot_row(bench, target, *writers),
         }
     }
 }

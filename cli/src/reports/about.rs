@@ -91,6 +91,12 @@ fn ours(name: &str) -> (&'static str, &'static str) {
             "One large value and a table of 900 columns on a small pool, killed after the commit: is it \
              all there, and how much memory did it take?",
         ),
+        "locks" => (
+            "Locks of large transactions and of a hot row",
+            "One UPDATE of all rows of a table while another session commits small updates of another \
+             one: memory, and the longest of those commits. Then one row that many sessions update. Each \
+             has a new server.",
+        ),
         _ => ("A measurement of its own", ""),
     }
 }
@@ -139,7 +145,7 @@ fn load(results: &Results) -> String {
     let n = |name: &str| text_of(&plan[name]);
     match plan["preset"].as_str() {
         Some("large-rows" | "restart") => String::new(),
-        Some("rollback") => format!("{} rows, ", n("rows")),
+        Some("rollback" | "locks") => format!("{} rows, ", n("rows")),
         _ => format!(
             "{} tables of {} rows, {} threads, {} s each after {} s of warm-up, ",
             n("tables"),

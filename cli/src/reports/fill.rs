@@ -7,7 +7,8 @@
 //! - `tps`: TPS and device flushes per transaction of each target, and the last relative to the first;
 //! - `bytes`: bytes that the server wrote per transaction, and TPS;
 //! - `relative`, `measured`: as in the report;
-//! - `restart`, `rollback`, `held`, `soak`, `lag`, `receive`, `columns`, `large-value`: its table.
+//! - `restart`, `rollback`, `held`, `soak`, `lag`, `receive`, `columns`, `large-value`, `large-update`,
+//!   `hot-row`: its table.
 
 use super::data::{flushes, process_bytes, tps, Cell, Results};
 use super::svg::short;

@@ -23,7 +23,8 @@ const fn seconds(
     Column { label, of: Of::Seconds(series, at, part), divisor }
 }
 
-pub const SHAPES: [Shape; 8] = [RESTART, ROLLBACK, HELD, SOAK, LAG, RECEIVE, COLUMNS, LARGE_VALUE];
+pub const SHAPES: [Shape; 10] =
+    [RESTART, ROLLBACK, HELD, SOAK, LAG, RECEIVE, COLUMNS, LARGE_VALUE, LARGE_UPDATE, HOT_ROW];
 
 const RESTART: Shape = Shape {
     name: "restart",
@@ -204,5 +205,48 @@ const LARGE_VALUE: Shape = Shape {
         median("read s", "read_s"),
     ],
     bars: &[],
+    curves: &[],
+};
+
+const LARGE_UPDATE: Shape = Shape {
+    name: "large-update",
+    title: "One UPDATE of all rows",
+    note: "Medians. Memory: of the server's process before the statement, and the most beyond that until the \
+           end. Locks: by the server's own account, before the COMMIT. Others: the longest commit of a session \
+           that updates another table all the time, before the transaction, during the statement, and during \
+           its COMMIT.",
+    parameters: &[("level", "isolation level")],
+    columns: &[
+        median("rows", "rows"),
+        median("statement s", "statement_s"),
+        median("COMMIT ms", "commit_ms"),
+        median("memory MiB before", "memory_before_mib"),
+        median("more at most", "memory_more_mib"),
+        median("locks", "locks"),
+        median("others before ms", "others_before_ms"),
+        median("during statement", "others_statement_ms"),
+        median("during COMMIT", "others_commit_ms"),
+    ],
+    bars: &[
+        ("memory_more_mib", "Memory beyond that of before", "MiB"),
+        ("others_commit_ms", "Longest commit of others during the COMMIT", "ms"),
+    ],
+    curves: &[],
+};
+
+const HOT_ROW: Shape = Shape {
+    name: "hot-row",
+    title: "One row that many sessions update",
+    note:
+        "Medians. Each statement is its own transaction; in the end the row must say how many were \
+           acknowledged.",
+    parameters: &[("writers", "sessions")],
+    columns: &[
+        median("TPS", "tps"),
+        median("p50 ms", "p50_ms"),
+        median("p99 ms", "p99_ms"),
+        median("max ms", "max_ms"),
+    ],
+    bars: &[("tps", "Updates of one row", "TPS"), ("p99_ms", "99 % below", "ms")],
     curves: &[],
 };

@@ -117,10 +117,40 @@ fn written(count: u64) -> [f64; 2] {
     })
 }
 
+/// The yardstick: what it costs to put the same keys into a map of the standard library, and to take
+/// them out in the order in which they came.
+fn mapped<M: Default>(
+    order: Order,
+    count: u64,
+    put: fn(&mut M, [u8; 8]),
+    take: fn(&mut M, &[u8; 8]) -> bool,
+) -> [f64; 2] {
+    let mut map = M::default();
+    let began = Instant::now();
+    (0..count).for_each(|n| put(&mut map, order.key(n, count)));
+    let put_ns = ns_per_lock(began, count);
+    let began = Instant::now();
+    (0..count).for_each(|n| assert!(take(&mut map, &order.key(n, count))));
+    [put_ns, ns_per_lock(began, count)]
+}
+
+type Tree = std::collections::BTreeMap<[u8; 8], u64>;
+type Hash = std::collections::HashMap<[u8; 8], u64>;
+
+fn in_tree(order: Order, count: u64) -> [f64; 2] {
+    let put = |map: &mut Tree, key| assert!(map.insert(key, 0).is_none());
+    mapped::<Tree>(order, count, put, |map, key| map.remove(key).is_some())
+}
+
+fn in_hash(order: Order, count: u64) -> [f64; 2] {
+    let put = |map: &mut Hash, key| assert!(map.insert(key, 0).is_none());
+    mapped::<Hash>(order, count, put, |map, key| map.remove(key).is_some())
+}
+
 type Kind = (&'static str, [&'static str; 2], fn(u64) -> [f64; 2]);
 
 const TAKEN: [&str; 2] = ["take", "release"];
-const KINDS: [Kind; 9] = [
+const KINDS: [Kind; 12] = [
     ("rows, shared, by key", TAKEN, |n| row(Order::ByKey, S, n)),
     ("rows, exclusive, by key", TAKEN, |n| row(Order::ByKey, X, n)),
     ("rows, exclusive, scattered", TAKEN, |n| row(Order::Scattered, X, n)),
@@ -130,6 +160,9 @@ const KINDS: [Kind; 9] = [
     ("spans of all owners, nested", TAKEN, take_nested),
     ("rows written and let go", TAKEN, written),
     ("insert checks, scattered", ["free", "in way"], check_inserts),
+    ("BTreeMap, by key", ["put", "remove"], |n| in_tree(Order::ByKey, n)),
+    ("BTreeMap, scattered", ["put", "remove"], |n| in_tree(Order::Scattered, n)),
+    ("HashMap, scattered", ["put", "remove"], |n| in_hash(Order::Scattered, n)),
 ];
 
 fn measure(counts: &[u64]) {
