@@ -208,7 +208,11 @@ fn tps(bench: &Bench, target: usize, load: bool) -> Result<Vec<f64>> {
     let run = workload.start(bench.plan.threads[0], seconds)?;
     let output = run.finish(Duration::from_secs(seconds.into()))?;
     output.failure.map_or(Ok(()), Err)?;
-    Ok(seconds_of(&output.text).iter().map(|second| second[1]).collect())
+    let rates: Vec<f64> = seconds_of(&output.text).iter().map(|second| second[1]).collect();
+    match rates.is_empty() {
+        true => Err("sysbench named no second: --tps-seconds must be 2 or more".to_string()),
+        false => Ok(rates),
+    }
 }
 
 /// TPS before, the median; the first second after the restart with 90 % of that, or null.
