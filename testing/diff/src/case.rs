@@ -2,6 +2,7 @@
 
 use crate::compare::{Difference, Kind};
 use crate::gen::{Generator, Planned};
+use crate::orders::Ending;
 use crate::rules::Counts;
 use crate::run::{Runner, Stepped};
 use crate::schema::Style;
@@ -15,6 +16,8 @@ use std::io;
 pub struct Case {
     pub steps: Vec<Step>,
     pub found: Option<Difference>,
+    /// Of several sessions: how the case came to the difference.
+    pub ending: Option<Ending>,
     pub counts: Counts,
     /// Statements by their first words, and how many of them failed.
     pub kinds: BTreeMap<String, (u64, u64)>,

@@ -14,6 +14,8 @@ pub enum Kind {
     Warnings,
     /// One side waits for a lock, the other does not.
     Wait,
+    /// Sluice has not locked what the statements of two sessions both need.
+    Lock,
     /// The connection or the server is gone.
     Lost,
     FinalTable,
@@ -229,7 +231,10 @@ mod tests {
 
     fn rows(values: &[&str]) -> Outcome {
         let rows = values.iter().map(|v| vec![Some(v.as_bytes().to_vec())]).collect();
-        Outcome { sets: vec![ResultSet { columns: 1, rows }], ..Outcome::default() }
+        Outcome {
+            sets: vec![ResultSet { columns: 1, names: Vec::new(), rows }],
+            ..Outcome::default()
+        }
     }
 
     fn kind(sql: &str, a: &Outcome, b: &Outcome) -> Option<Kind> {

@@ -2,8 +2,10 @@
 //! client sees compared. See docs/diff.md.
 
 mod args;
+mod books;
 mod case;
 mod chance;
+mod claims;
 mod compare;
 mod concurrent;
 mod ddl;
@@ -11,6 +13,7 @@ mod dml;
 mod each_type;
 mod exprs;
 mod gen;
+mod orders;
 mod programs;
 mod queries;
 mod rules;
@@ -96,7 +99,7 @@ fn run(options: &Options) -> io::Result<bool> {
         && started.elapsed().as_secs() < options.seconds
     {
         let rng = root.fork(number);
-        let case = match one_case(&mut world, rng, options) {
+        let mut case = match one_case(&mut world, rng, options) {
             Ok(case) => case,
             Err(error) if !world.is_alive() => {
                 world.restart()?;
@@ -104,6 +107,12 @@ fn run(options: &Options) -> io::Result<bool> {
             }
             Err(error) => return Err(error),
         };
+        if let (Some(_), Some(ending)) = (&case.found, &case.ending) {
+            if world.is_alive() && orders::explain(&mut world, ending)? {
+                case.found = None;
+                case.counts.add(rules::ORDER.id);
+            }
+        }
         totals.add(&case);
         if let Some(found) = &case.found {
             totals.differences += 1;

@@ -14,12 +14,12 @@ pub struct Rule {
 
 /// The reasons, for the help text.
 pub fn reasons() -> String {
-    let all = RULES.iter().chain([&VICTIM, &WIDER]);
+    let all = RULES.iter().chain([&VICTIM, &WIDER, &UNJUDGED, &FURTHER, &PREPARED, &ORDER]);
     all.map(|r| format!("  {}: {}\n", r.id, r.reason)).collect()
 }
 
 /// Applied in this order; the first that matches counts.
-pub const RULES: [Rule; 3] = [
+pub const RULES: [Rule; 5] = [
     Rule {
         id: "client-library",
         reason: "the client library cannot read this answer of the server, on both sides",
@@ -38,6 +38,20 @@ pub const RULES: [Rule; 3] = [
                  the plan, and the plan on statistics",
         matches: evaluation_warnings,
     },
+    Rule {
+        id: "prepared-xa",
+        reason:
+            "a function that reads a table after XA PREPARE: the server says so with Sluice; with \
+                 InnoDB the error names an option of the table",
+        matches: prepared_xa,
+    },
+    Rule {
+        id: "history-is-gone",
+        reason:
+            "a read by a snapshot that is older than the table: error 1412; InnoDB gives error 159 \
+                 where the table was truncated meanwhile",
+        matches: history_is_gone,
+    },
 ];
 
 /// Rules of schedules, which compare more than two outcomes; the controller applies them.
@@ -51,12 +65,44 @@ pub const WIDER: Rule = Rule {
     id: "wider-lock",
     reason: "InnoDB locks the whole gap between two entries, and the first entry behind a range; \
              Sluice locks the interval that was asked for. So InnoDB may wait, or refuse, or end a \
-             deadlock where Sluice goes on; never the other way",
+             deadlock where Sluice goes on; never the other way. It applies only where the statement has \
+             met no row and no range that another session holds by its own statements (claims.rs)",
+    matches: |_| false,
+};
+
+pub const UNJUDGED: Rule = Rule {
+    id: "wider-lock-unjudged",
+    reason:
+        "the same, for a statement whose meeting with others is not worked out: an index merge, a \
+             second condition, several statements at work at once",
+    matches: |_| false,
+};
+
+pub const FURTHER: Rule = Rule {
+    id: "deadlock-further",
+    reason: "a deadlock in Sluice whose victim still waits in InnoDB: there it met the first entry behind a \
+             range, or a gap, and waits earlier, with fewer locks",
+    matches: |_| false,
+};
+
+pub const PREPARED: Rule = Rule {
+    id: "prepared-lets-go",
+    reason:
+        "InnoDB gives up the locks of ranges and reads at XA PREPARE; Sluice keeps them until the \
+             end, so it may wait",
+    matches: |_| false,
+};
+
+pub const ORDER: Rule = Rule {
+    id: "order-of-woken",
+    reason:
+        "one step has set several statements to work at once; Sluice's answers and rows are those \
+             that InnoDB gives in one of the orders (orders.rs)",
     matches: |_| false,
 };
 
 const LOCK_WAIT: u16 = 1205;
-const DEADLOCK: u16 = 1213;
+pub const DEADLOCK: u16 = 1213;
 
 /// What the two sides have answered to one session; `None` while it waits.
 pub struct Met<'a> {
@@ -121,6 +167,16 @@ pub fn explain(seen: &Observation) -> Option<&'static str> {
 
 fn starts_with(sql: &str, words: &[&str]) -> bool {
     words.iter().any(|w| sql.starts_with(w))
+}
+
+fn prepared_xa(seen: &Observation) -> bool {
+    let codes = (seen.sluice.error_code(), seen.innodb.error_code());
+    seen.kind == Kind::Error && seen.sql.starts_with("SELECT f") && codes == (1399, 1031)
+}
+
+fn history_is_gone(seen: &Observation) -> bool {
+    let codes = (seen.sluice.error_code(), seen.innodb.error_code());
+    seen.kind == Kind::Error && codes == (1412, 159)
 }
 
 fn duplicate_of_copy(seen: &Observation) -> bool {

@@ -1,12 +1,15 @@
 //! Runs a script on both engines, step by step, with the same schedule.
 
+use crate::books::{Answer, Books};
 use crate::compare::{compare, Difference, Kind};
-use crate::rules::{Counts, Met, VICTIM, WIDER};
+use crate::orders::{explain, Ending};
+use crate::rules::{Counts, Met, FURTHER, ORDER, PREPARED, UNJUDGED, VICTIM, WIDER};
 use crate::script::{Action, Step};
 use crate::session::{Direct, Outcome, Session, SIDES};
 use crate::verify;
 use crate::waits;
 use crate::world::World;
+use std::collections::HashSet;
 use std::io;
 use std::time::Duration;
 
@@ -24,6 +27,15 @@ pub struct Runner<'w> {
     pub parted: bool,
     /// No rule about locks applies: the script is known to lock alike.
     pub strict: bool,
+    pub books: Books,
+}
+
+/// A session whose locks have met others on one side only.
+enum Alone {
+    Nobody,
+    /// A rule allows it.
+    Allowed(usize, &'static str),
+    Missing(Box<Difference>),
 }
 
 pub enum Stepped {
@@ -43,15 +55,18 @@ impl<'w> Runner<'w> {
         for _ in 0..sessions {
             pairs.push([world.session(SIDES[0])?, world.session(SIDES[1])?]);
         }
+        let mut control = world.control()?;
+        control.run("SET SESSION TRANSACTION ISOLATION LEVEL READ UNCOMMITTED");
         Ok(Runner {
             world,
             pairs,
-            control: world.control()?,
+            control,
             counts: Counts::default(),
             asked: vec![[None, None]; sessions],
             early: (0..sessions).map(|_| [None, None]).collect(),
             parted: false,
             strict: false,
+            books: Books::new(sessions),
         })
     }
 
@@ -64,23 +79,25 @@ impl<'w> Runner<'w> {
     }
 
     pub fn step(&mut self, step: &Step) -> io::Result<Stepped> {
+        self.books.begin_step();
         match &step.action {
             Action::Sql(_) if self.waits(step.session) => Ok(Stepped::Skipped),
             Action::Sql(sql) => {
+                self.books.send(step.session, sql);
                 for side in 0..2 {
                     self.pairs[step.session][side].send(sql);
                     self.asked[step.session][side] = Some(sql.clone());
                 }
-                self.settle(step.session)
+                self.settle(step.session, false)
             }
             Action::Disconnect if self.waits(step.session) => Ok(Stepped::Skipped),
             Action::Disconnect => {
                 self.reconnect(step.session)?;
-                self.settle(step.session)
+                self.settle(step.session, true)
             }
             Action::Kill => {
                 self.kill(step.session);
-                self.settle(step.session)
+                self.settle(step.session, true)
             }
         }
     }
@@ -107,7 +124,8 @@ impl<'w> Runner<'w> {
     }
 
     /// Collects answers until every session has answered or waits, on both sides, and compares.
-    fn settle(&mut self, session: usize) -> io::Result<Stepped> {
+    /// `reset`: the step has ended what the session did.
+    fn settle(&mut self, session: usize, reset: bool) -> io::Result<Stepped> {
         if self.sessions() == 1 {
             for side in 0..2 {
                 if self.asked[0][side].is_some() {
@@ -116,37 +134,114 @@ impl<'w> Runner<'w> {
             }
             return Ok(self.judge(session));
         }
+        let mut known = self.answered();
         loop {
             self.collect(session);
-            let Some((at, rule)) = self.allowed() else { return Ok(self.judge(session)) };
+            self.books.came(&self.new_answers(&known));
+            let (at, rule) = match self.alone(&known) {
+                Alone::Nobody => break,
+                Alone::Allowed(at, rule) => (at, rule),
+                Alone::Missing(found) => return Ok(Stepped::Differs(found)),
+            };
             self.counts.add(rule);
+            known = self.answered();
             if !self.abandon(at)? {
                 self.parted = true;
                 return Ok(Stepped::Parted);
             }
         }
+        self.books.answers = self.new_answers(&HashSet::new());
+        let answers = self.books.answers.clone();
+        let stepped = self.judge(session);
+        if matches!(stepped, Stepped::Differs(_)) {
+            self.books.images[0] = self.books.look(&mut self.control, SIDES[0]);
+            return Ok(stepped);
+        }
+        let both: Vec<Answer> =
+            answers.into_iter().filter(|a| a.replies.iter().all(Option::is_some)).collect();
+        let Runner { books, control, pairs, .. } = self;
+        let run = |at: usize, sql: &str| pairs[at][0].run(sql);
+        books.end_step(control, reset.then_some(session), &both, run);
+        Ok(books.parted_tables().map_or(stepped, |found| Stepped::Differs(Box::new(found))))
     }
 
-    /// A session whose locks have met others on one side only, and the rule that allows it.
-    fn allowed(&self) -> Option<(usize, &'static str)> {
+    /// Replies that are there: session and side.
+    fn answered(&self) -> HashSet<(usize, usize)> {
+        let all = (0..self.sessions()).flat_map(|at| [(at, 0), (at, 1)]);
+        all.filter(|(at, side)| self.early[*at][*side].is_some()).collect()
+    }
+
+    /// Every session that has been asked, with the replies that are not known yet.
+    fn new_answers(&self, known: &HashSet<(usize, usize)>) -> Vec<Answer> {
+        let answer = |session: usize| {
+            let sql = self.asked[session][0].clone()?;
+            let reply = |side: usize| {
+                self.early[session][side].clone().filter(|_| !known.contains(&(session, side)))
+            };
+            Some(Answer { session, sql, replies: [reply(0), reply(1)] })
+        };
+        (0..self.sessions()).filter_map(answer).collect()
+    }
+
+    fn alone(&mut self, known: &HashSet<(usize, usize)>) -> Alone {
         if self.strict {
-            return None;
+            return Alone::Nobody;
         }
         let replies: Vec<Met> =
             self.early.iter().map(|e| Met { ours: &e[0], theirs: &e[1] }).collect();
         let victims = [Met::our_victim, Met::their_victim].map(|f| replies.iter().position(f));
-        match victims {
-            [Some(ours), Some(theirs)] if ours == theirs => {}
-            [Some(ours), Some(_)] => return Some((ours, VICTIM.id)),
-            [None, Some(theirs)] => return Some((theirs, WIDER.id)),
-            _ => {}
+        let at = match victims {
+            [Some(ours), Some(theirs)] if ours == theirs => None,
+            [Some(ours), Some(_)] => return Alone::Allowed(ours, VICTIM.id),
+            [Some(ours), None] if replies[ours].theirs.is_none() => {
+                return Alone::Allowed(ours, FURTHER.id);
+            }
+            [None, Some(theirs)] => Some(theirs),
+            _ => None,
+        };
+        let keeps = |at: &usize| {
+            let goes_on = replies[*at].theirs.as_ref().is_some_and(Outcome::is_ok);
+            self.asked[*at][0].is_some() && replies[*at].ours.is_none() && goes_on
+        };
+        if let Some(at) = (0..self.sessions()).find(keeps).filter(|_| self.books.prepared) {
+            return Alone::Allowed(at, PREPARED.id);
         }
         let wider = |at: &usize| {
             let waits = self.asked[*at][1].is_some() && replies[*at].theirs.is_none();
             let sql = self.asked[*at][0].as_deref().unwrap_or("");
             replies[*at].is_wider(waits, sql)
         };
-        (0..self.sessions()).find(wider).map(|at| (at, WIDER.id))
+        let Some(at) = at.or_else(|| (0..self.sessions()).find(wider)) else {
+            return Alone::Nobody;
+        };
+        let theirs = self.pairs[at][1].id;
+        if replies[at].theirs.is_none() && waits::at_metadata(&mut self.control, theirs) {
+            return Alone::Nobody;
+        }
+        self.is_missing(at, known)
+    }
+
+    /// InnoDB has made the session wait, or has refused or ended it. Had Sluice to do so, too?
+    fn is_missing(&mut self, at: usize, known: &HashSet<(usize, usize)>) -> Alone {
+        let sql = self.asked[at][0].clone().unwrap_or_default();
+        let Some(ours) = self.early[at][0].clone().filter(Outcome::is_ok) else {
+            return Alone::Allowed(at, WIDER.id);
+        };
+        let all = self.new_answers(known);
+        let alone = all.iter().filter(|a| a.replies[0].is_some()).count() == 1;
+        match self.books.judge(&mut self.control, at, &sql, &ours, alone) {
+            Ok(None) => Alone::Allowed(at, WIDER.id),
+            Err(()) => Alone::Allowed(at, UNJUDGED.id),
+            Ok(Some(why)) => Alone::Missing(Box::new(Difference {
+                kind: Kind::Lock,
+                statement: format!("session {}: {sql}", at + 1),
+                sluice: format!("goes on, but {why}"),
+                innodb: match &self.early[at][1] {
+                    None => "waits".into(),
+                    Some(outcome) => format!("{:?}", outcome.error),
+                },
+            })),
+        }
     }
 
     /// Undoes the session's transaction on both sides, so that they are alike again. False if one
@@ -170,6 +265,10 @@ impl<'w> Runner<'w> {
                 return Ok(false);
             }
         }
+        let sql = self.asked[at][0].as_deref().unwrap_or("");
+        if self.books.takes_numbers(sql) {
+            return Ok(false);
+        }
         for side in 0..2 {
             if self.asked[at][side].take().is_some() && self.early[at][side].take().is_none() {
                 let id = self.pairs[at][side].id;
@@ -180,6 +279,7 @@ impl<'w> Runner<'w> {
             }
         }
         self.reconnect(at)?;
+        self.books.forget(at);
         Ok(true)
     }
 
@@ -283,6 +383,21 @@ impl<'w> Runner<'w> {
     }
 }
 
+impl Runner<'_> {
+    /// How `steps` have ended in a difference; `None`: by the checks at the end, without one.
+    pub fn ending(&self, steps: &[Step], at_step: bool) -> Ending {
+        let books = &self.books;
+        Ending {
+            steps: steps.to_vec(),
+            at_step,
+            crowd: books.crowd.iter().map(|at| (*at, books.issued[*at])).collect(),
+            crowded: books.crowded,
+            answers: books.answers.clone(),
+            images: books.images[0].clone(),
+        }
+    }
+}
+
 /// Runs a script from empty databases.
 pub fn run_script(
     world: &mut World,
@@ -291,23 +406,30 @@ pub fn run_script(
     strict: bool,
 ) -> io::Result<Option<Difference>> {
     world.empty()?;
-    let found = {
+    let (found, ending) = {
         let mut runner = Runner::new(world, crate::script::sessions(steps))?;
         runner.strict = strict;
-        let found = run_steps(&mut runner, steps)?;
+        let ended = run_steps(&mut runner, steps)?;
         counts.merge(&runner.counts);
-        found
+        ended
     };
+    if found.is_some() && explain(world, &ending)? {
+        counts.add(ORDER.id);
+        return Ok(None);
+    }
     Ok(found)
 }
 
-fn run_steps(runner: &mut Runner, steps: &[Step]) -> io::Result<Option<Difference>> {
-    for step in steps {
+fn run_steps(runner: &mut Runner, steps: &[Step]) -> io::Result<(Option<Difference>, Ending)> {
+    for (index, step) in steps.iter().enumerate() {
         match runner.step(step)? {
-            Stepped::Differs(found) => return Ok(Some(*found)),
+            Stepped::Differs(found) => {
+                return Ok((Some(*found), runner.ending(&steps[..=index], true)));
+            }
             Stepped::Parted => break,
             _ => {}
         }
     }
-    runner.finish()
+    let found = runner.finish()?;
+    Ok((found, runner.ending(steps, false)))
 }

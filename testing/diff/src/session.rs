@@ -48,6 +48,7 @@ pub type Row = Vec<Option<Vec<u8>>>;
 #[derive(Clone, Default, Debug, PartialEq)]
 pub struct ResultSet {
     pub columns: usize,
+    pub names: Vec<String>,
     pub rows: Vec<Row>,
 }
 
@@ -129,13 +130,15 @@ impl Direct {
     fn query_sets(&mut self, text: &str, outcome: &mut Outcome) -> mysql::Result<()> {
         let mut result = self.conn.query_iter(text)?;
         while let Some(set) = result.iter() {
-            let columns = set.columns().as_ref().len();
+            let names: Vec<String> =
+                set.columns().as_ref().iter().map(|c| c.name_str().into_owned()).collect();
+            let columns = names.len();
             let mut rows = Vec::new();
             for row in set {
                 rows.push(row?.unwrap().into_iter().map(bytes_of).collect());
             }
             if columns > 0 {
-                outcome.sets.push(ResultSet { columns, rows });
+                outcome.sets.push(ResultSet { columns, names, rows });
             }
         }
         drop(result);

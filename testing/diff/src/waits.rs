@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 const LOOKS: u32 = 2;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(3);
 /// A session that is not known to wait and does not answer for so long counts as waiting.
-const SILENCE: Duration = Duration::from_secs(8);
+const SILENCE: Duration = Duration::from_secs(20);
 
 #[derive(Default)]
 pub struct Watch {
@@ -66,6 +66,11 @@ fn sluice_waits(control: &mut Direct) -> HashSet<u32> {
 fn metadata_waits(control: &mut Direct) -> HashSet<u32> {
     let sql = "SELECT id FROM information_schema.processlist WHERE state LIKE 'Waiting for%lock%'";
     numbers(control, sql, 0).into_iter().map(|id| id as u32).collect()
+}
+
+/// Does the connection wait for a metadata lock?
+pub fn at_metadata(control: &mut Direct, id: u32) -> bool {
+    metadata_waits(control).contains(&id)
 }
 
 /// Until connection `id` has left the process list.

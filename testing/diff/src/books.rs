@@ -1,0 +1,253 @@
+//! What the controller writes down of a schedule of several sessions: what each holds by its own
+//! statements, what the tables look like, and which statements were at work at once.
+
+use crate::claims::{Ask, Claims, Image, Images, Ran, Verb};
+use crate::compare::{row_difference, Difference, Kind};
+use crate::rules::DEADLOCK;
+use crate::session::{Direct, Outcome, Side, SIDES};
+use std::collections::BTreeSet;
+
+/// What a session asked for, and what each side has answered; `None` while it waits.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    pub session: usize,
+    pub sql: String,
+    pub replies: [Option<Outcome>; 2],
+}
+
+#[derive(Clone, Debug)]
+struct Setting {
+    level: String,
+    in_transaction: bool,
+}
+
+pub struct Books {
+    /// Steps so far.
+    pub step: usize,
+    /// The step that sent a session's last statement.
+    pub issued: Vec<usize>,
+    /// Sessions whose statements were at work at once on one side in the last step: which of them
+    /// was first is chance.
+    pub crowd: BTreeSet<usize>,
+    /// There has been a crowd in this script.
+    pub crowded: bool,
+    pub answers: Vec<Answer>,
+    /// A transaction has been prepared in this script.
+    pub prepared: bool,
+    /// Tables, by the side; what READ UNCOMMITTED shows of them after the last step.
+    pub images: [Images; 2],
+    tables: BTreeSet<String>,
+    /// Tables that hand out numbers: a statement that only one side has run may have taken some.
+    numbered: BTreeSet<String>,
+    claims: Vec<Claims>,
+    settings: Vec<Setting>,
+}
+
+const INTERRUPTED: u16 = 1317;
+
+/// The end of a transaction, or nothing that meets locks.
+fn is_control(sql: &str) -> bool {
+    ["COMMIT", "ROLLBACK", "BEGIN", "START", "SET", "XA", "SAVEPOINT"]
+        .iter()
+        .any(|w| sql.starts_with(w))
+}
+
+/// The locks of what came before may be gone.
+fn lets_go(sql: &str) -> bool {
+    let first = ["COMMIT", "ROLLBACK", "BEGIN", "START", "XA", "SET autocommit", "CREATE", "ALTER"];
+    first.iter().chain(&["TRUNCATE", "OPTIMIZE", "DROP"]).any(|w| sql.starts_with(w))
+}
+
+fn is_ok(reply: &Option<Outcome>) -> bool {
+    reply.as_ref().is_some_and(Outcome::is_ok)
+}
+
+impl Books {
+    pub fn new(sessions: usize) -> Books {
+        let setting = Setting { level: "REPEATABLE-READ".into(), in_transaction: false };
+        Books {
+            step: 0,
+            issued: vec![0; sessions],
+            crowd: BTreeSet::new(),
+            crowded: false,
+            answers: Vec::new(),
+            prepared: false,
+            images: Default::default(),
+            tables: BTreeSet::new(),
+            numbered: BTreeSet::new(),
+            claims: (0..sessions).map(|_| Claims::default()).collect(),
+            settings: vec![setting; sessions],
+        }
+    }
+
+    pub fn begin_step(&mut self) {
+        self.step += 1;
+        self.crowd.clear();
+        self.answers.clear();
+    }
+
+    pub fn send(&mut self, session: usize, sql: &str) {
+        self.issued[session] = self.step;
+        self.prepared |= sql.starts_with("XA PREPARE");
+        if let Some(rest) = sql.strip_prefix("CREATE TABLE ") {
+            let name = rest.split([' ', '(']).next().unwrap_or("").to_owned();
+            if sql.contains("AUTO_INCREMENT") {
+                self.numbered.insert(name.clone());
+            }
+            self.tables.insert(name);
+        }
+    }
+
+    /// These answers have come since the last look.
+    pub fn came(&mut self, new: &[Answer]) {
+        for side in 0..2 {
+            let at_work = |answer: &&Answer| {
+                let over = [DEADLOCK, INTERRUPTED];
+                let reply = answer.replies[side].as_ref();
+                let ran = reply.is_some_and(|o| !over.contains(&o.error_code()));
+                ran && !is_control(&answer.sql)
+            };
+            let sessions: Vec<usize> = new.iter().filter(at_work).map(|a| a.session).collect();
+            if sessions.len() > 1 {
+                self.crowd.extend(sessions);
+                self.crowded = true;
+            }
+        }
+    }
+
+    /// What each side's tables show to READ UNCOMMITTED. A table that cannot be read now is missing.
+    pub fn look(&self, control: &mut Direct, side: Side) -> Images {
+        let mut images = Images::new();
+        for table in &self.tables {
+            let database = side.database();
+            let sql =
+                format!("SET STATEMENT lock_wait_timeout=0 FOR SELECT * FROM {database}.{table}");
+            let outcome = control.run(&sql);
+            if let Some(set) = outcome.sets.first().filter(|_| outcome.is_ok()) {
+                images.insert(table.clone(), Image::of(set));
+            }
+        }
+        images
+    }
+
+    /// Why Sluice had to make this statement wait, which it let go on and InnoDB did not.
+    /// `Err`: that cannot be told.
+    pub fn judge(
+        &self,
+        control: &mut Direct,
+        at: usize,
+        sql: &str,
+        ours: &Outcome,
+        alone: bool,
+    ) -> Result<Option<String>, ()> {
+        let ask = Ask::of(sql).filter(|_| alone).ok_or(())?;
+        if ask.verb != Verb::Insert && ask.range.is_none() {
+            return Err(());
+        }
+        let after = self.look(control, SIDES[0]);
+        let ran = self.ran(at, sql, &self.images[0], &after, false);
+        let others = (0..self.claims.len()).filter(|other| *other != at);
+        let stop = |other: usize| {
+            let why = self.claims[other].stop(&ran, ours)?;
+            Some(format!("session {} holds it: {why}", other + 1))
+        };
+        Ok(others.into_iter().find_map(stop))
+    }
+
+    fn ran<'a>(
+        &'a self,
+        at: usize,
+        sql: &'a str,
+        before: &'a Images,
+        after: &'a Images,
+        waited: bool,
+    ) -> Ran<'a> {
+        let Setting { level, in_transaction } = &self.settings[at];
+        Ran { sql, level, waited, in_transaction: *in_transaction, before, after }
+    }
+
+    /// At the end of a step, `answered` alike. `run` asks a session of Sluice.
+    pub fn end_step(
+        &mut self,
+        control: &mut Direct,
+        reset: Option<usize>,
+        answered: &[Answer],
+        mut run: impl FnMut(usize, &str) -> Outcome,
+    ) {
+        let after = self.look(control, SIDES[0]);
+        if let Some(at) = reset {
+            self.forget(at);
+        }
+        let done: Vec<&Answer> = answered.iter().filter(|a| is_ok(&a.replies[0])).collect();
+        // Whose the changes are is clear if there was one statement, and no end of a transaction.
+        let clear = answered.len() == 1 && reset.is_none();
+        for answer in &done {
+            let at = answer.session;
+            if lets_go(&answer.sql) {
+                self.claims[at].clear();
+                continue;
+            }
+            let waited = !clear || self.issued[at] != self.step;
+            let before = if clear { &self.images[0] } else { &after };
+            let Setting { level, in_transaction } = &self.settings[at];
+            let in_transaction = *in_transaction;
+            let ran =
+                Ran { sql: &answer.sql, level, waited, in_transaction, before, after: &after };
+            self.claims[at].add(&ran);
+        }
+        for answer in answered {
+            self.ask_setting(answer.session, &mut run);
+        }
+        self.images[0] = after;
+        if !self.crowd.is_empty() {
+            self.images[1] = self.look(control, SIDES[1]);
+        }
+    }
+
+    fn ask_setting(&mut self, at: usize, run: &mut impl FnMut(usize, &str) -> Outcome) {
+        let outcome = run(at, "SELECT @@in_transaction, @@tx_isolation");
+        let row = outcome.sets.first().and_then(|set| set.rows.first()).cloned();
+        let cell = |index: usize| {
+            let bytes = row.as_ref()?.get(index)?.as_deref()?;
+            Some(String::from_utf8_lossy(bytes).into_owned())
+        };
+        let open = cell(0).as_deref() == Some("1");
+        let setting = &mut self.settings[at];
+        setting.in_transaction = open;
+        if !open {
+            // A transaction keeps the level that it began with.
+            setting.level = cell(1).unwrap_or_else(|| setting.level.clone());
+            self.claims[at].clear();
+        }
+    }
+
+    /// The session has begun anew.
+    pub fn forget(&mut self, at: usize) {
+        self.claims[at].clear();
+        self.settings[at].in_transaction = false;
+    }
+
+    /// After a crowd: the tables that are not alike.
+    pub fn parted_tables(&self) -> Option<Difference> {
+        if self.crowd.is_empty() {
+            return None;
+        }
+        let differs = |(table, ours): (&String, &Image)| {
+            let theirs = self.images[1].get(table)?;
+            let sorted = |image: &Image| {
+                let mut rows = image.rows.clone();
+                rows.sort();
+                rows
+            };
+            let (sluice, innodb) = row_difference(&sorted(ours), &sorted(theirs), false)?;
+            Some(Difference { kind: Kind::FinalTable, statement: table.clone(), sluice, innodb })
+        };
+        self.images[0].iter().find_map(differs)
+    }
+
+    /// Has the statement, which one side has run and the other has not, taken numbers?
+    pub fn takes_numbers(&self, sql: &str) -> bool {
+        let ask = Ask::of(sql).filter(|ask| ask.verb == Verb::Insert);
+        ask.is_some_and(|ask| self.numbered.contains(&ask.table))
+    }
+}

@@ -1,0 +1,172 @@
+//! Statements that one step has set to work at once, such as those that waited for the transaction
+//! that has ended: which of them is first is chance, on both sides. So Sluice's answers are right if
+//! they are InnoDB's in one of the orders. Each order is tried with the statements sent one after
+//! another; then the same script is run again and again.
+
+use crate::books::Answer;
+use crate::claims::Images;
+use crate::compare::compare;
+use crate::rules::Counts;
+use crate::run::{Runner, Stepped};
+use crate::script::{sessions, Action, Step};
+use crate::session::{Outcome, SIDES};
+use crate::world::World;
+use std::io;
+
+/// How a script ended in a difference.
+#[derive(Clone)]
+pub struct Ending {
+    /// Up to the step that differs.
+    pub steps: Vec<Step>,
+    /// It was the last step, not the checks behind it.
+    pub at_step: bool,
+    /// Sessions at work at once in the last step, with the step that sent their statements.
+    pub crowd: Vec<(usize, usize)>,
+    pub crowded: bool,
+    pub answers: Vec<Answer>,
+    pub images: Images,
+}
+
+const RUNS: usize = 8;
+
+type Replies = Vec<(usize, String, Option<Outcome>)>;
+
+/// True if chance explains the difference.
+pub fn explain(world: &mut World, ending: &Ending) -> io::Result<bool> {
+    if !ending.crowded {
+        return Ok(false);
+    }
+    if !ending.at_step {
+        return again(world, ending);
+    }
+    if (2..=3).contains(&ending.crowd.len()) {
+        for order in orders(&ending.crowd) {
+            if in_order(world, ending, &order)? {
+                return Ok(true);
+            }
+        }
+    }
+    again(world, ending)
+}
+
+fn orders(crowd: &[(usize, usize)]) -> Vec<Vec<(usize, usize)>> {
+    if crowd.len() < 2 {
+        return vec![crowd.to_vec()];
+    }
+    let mut out = Vec::new();
+    for first in 0..crowd.len() {
+        let mut rest = crowd.to_vec();
+        let one = rest.remove(first);
+        for mut order in orders(&rest) {
+            order.insert(0, one);
+            out.push(order);
+        }
+    }
+    out
+}
+
+/// The statements of the crowd are left out where they were, and sent after the last step.
+fn in_order(world: &mut World, ending: &Ending, order: &[(usize, usize)]) -> io::Result<bool> {
+    let last = ending.steps.len();
+    let later: Vec<(usize, usize)> = order.iter().copied().filter(|(_, at)| *at < last).collect();
+    let stays = |(index, step): (usize, &Step)| {
+        let sent = later.iter().find(|(session, _)| *session == step.session);
+        let gone = sent.is_some_and(|(_, at)| index + 1 >= *at) && step.action != Action::Kill;
+        (!gone).then(|| step.clone())
+    };
+    let mut steps: Vec<Step> = ending.steps.iter().enumerate().filter_map(stays).collect();
+    let tail = later.iter().map(|(_, at)| ending.steps[*at - 1].clone());
+    let before = steps.len();
+    steps.extend(tail);
+    world.empty()?;
+    let mut runner = Runner::new(world, sessions(&ending.steps))?;
+    let mut replies: Replies = Vec::new();
+    for (index, step) in steps.iter().enumerate() {
+        let stepped = runner.step(step)?;
+        let is_last = index + 1 == steps.len();
+        if matches!(stepped, Stepped::Parted) || matches!(stepped, Stepped::Differs(_)) && !is_last
+        {
+            return Ok(false);
+        }
+        if index + 1 >= before {
+            take(&mut replies, &runner.books.answers);
+        }
+    }
+    let images = runner.books.look(&mut runner.control, SIDES[1]);
+    Ok(same(ending, &replies) && same_tables(&ending.images, &images))
+}
+
+/// The newest answer of each session, on InnoDB.
+fn take(replies: &mut Replies, answers: &[Answer]) {
+    for Answer { session, sql, replies: both } in answers {
+        replies.retain(|(at, _, _)| at != session);
+        replies.push((*session, sql.clone(), both[1].clone()));
+    }
+}
+
+fn same(ending: &Ending, replies: &Replies) -> bool {
+    ending.answers.iter().all(|answer| {
+        let reply = replies.iter().find(|(at, sql, _)| *at == answer.session && *sql == answer.sql);
+        match (&answer.replies[0], reply.and_then(|(_, _, reply)| reply.as_ref())) {
+            (None, None) => true,
+            (Some(ours), Some(theirs)) => {
+                compare(&answer.sql, ours, theirs, &mut Counts::default()).is_none()
+            }
+            _ => false,
+        }
+    })
+}
+
+fn same_tables(ours: &Images, theirs: &Images) -> bool {
+    let sorted = |images: &Images, table: &String| {
+        let mut rows = images.get(table)?.rows.clone();
+        rows.sort();
+        Some(rows)
+    };
+    ours.keys().all(|t| !theirs.contains_key(t) || sorted(ours, t) == sorted(theirs, t))
+}
+
+/// Runs the script again: does InnoDB ever answer as Sluice has answered?
+fn again(world: &mut World, ending: &Ending) -> io::Result<bool> {
+    for _ in 0..RUNS {
+        world.empty()?;
+        let mut runner = Runner::new(world, sessions(&ending.steps))?;
+        let mut replies = Replies::new();
+        let mut whole = true;
+        for (index, step) in ending.steps.iter().enumerate() {
+            let stepped = runner.step(step)?;
+            let is_last = index + 1 == ending.steps.len();
+            if is_last {
+                take(&mut replies, &runner.books.answers);
+            }
+            let broken = matches!(stepped, Stepped::Parted | Stepped::Differs(_));
+            whole &= !broken || is_last && ending.at_step;
+            if !whole {
+                break;
+            }
+        }
+        let explained = match ending.at_step {
+            true => {
+                let images = runner.books.look(&mut runner.control, SIDES[1]);
+                whole && same(ending, &replies) && same_tables(&ending.images, &images)
+            }
+            false => whole && runner.finish()?.is_none(),
+        };
+        if explained {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_order_once() {
+        let all = orders(&[(0, 1), (1, 2), (2, 3)]);
+        assert_eq!(all.len(), 6);
+        assert!(all.contains(&vec![(2, 3), (0, 1), (1, 2)]));
+    }
+}
