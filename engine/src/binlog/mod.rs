@@ -54,8 +54,8 @@ mod stats;
 #[cfg(test)]
 mod tests;
 
-pub use census::{Decision, Gtid};
-pub use complete::{Completion, Known};
+pub use census::Decision;
+pub use complete::Completion;
 pub use live::{Binlog, Verdict, Write};
 pub use record::{describe_record, RECORD_BINLOG, RECORD_BINLOG_STATE};
 pub use recover::BinlogRecovery;

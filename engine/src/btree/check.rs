@@ -95,6 +95,7 @@ enum Step {
 impl Tree {
     /// Verifies every node, its place under its parent, and the order of all keys; answers the first
     /// fault.
+    #[cfg(test)]
     pub fn check(&self) -> Result<TreeShape> {
         let mut faults = Vec::new();
         let shape = self.check_all(&mut faults, &mut || false)?;

@@ -1,3 +1,4 @@
+use super::apply::apply;
 use super::*;
 use crate::base::codec::{put_bytes, put_varint};
 use crate::base::{Lsn, PageId, TreeId, PAGE_BYTES};

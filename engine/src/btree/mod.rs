@@ -40,12 +40,10 @@ mod sweep;
 mod tests;
 mod tree;
 
-pub use apply::{apply, change_creates_page, page_lsn};
-pub use check::{check_page, TreeShape};
+pub use apply::change_creates_page;
+pub use check::check_page;
 pub use estimate::{RangeEstimate, TreeSize};
 pub use inspect::{describe_change, view_page, NodeView};
-pub use record::{decode_record, TreeRecord, RECORD_TREE};
-pub use sample::Sampled;
+pub use record::{decode_record, RECORD_TREE};
 pub use scan::{Direction, LeafEnd};
-pub use sweep::Swept;
-pub use tree::{Change, DeadTest, Env, Tree};
+pub use tree::{Change, Env, Tree};

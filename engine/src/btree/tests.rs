@@ -1,3 +1,4 @@
+use super::apply::apply;
 use super::node::Node;
 use super::*;
 use crate::base::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};

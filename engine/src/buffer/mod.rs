@@ -45,5 +45,5 @@ mod tests;
 mod writeback;
 
 pub use frame::{ReadGuard, WriteGuard};
-pub use owed::{Apply, Tail};
-pub use pool::{Pool, PoolOptions, PoolStats};
+pub use owed::Tail;
+pub use pool::{Pool, PoolOptions};

@@ -29,6 +29,7 @@ pub struct PoolStats {
     pub dirty: u64,
     /// Frames allocated now, free ones included.
     pub frames: u64,
+    #[cfg(test)]
     pub free: u64,
     /// Pages written back.
     pub writebacks: u64,
@@ -232,6 +233,7 @@ impl Pool {
             evictions: counters.evictions.load(Relaxed),
             dirty: self.dirty.load(Relaxed) as u64,
             frames: self.frames.load(SeqCst) as u64,
+            #[cfg(test)]
             free: self.free.lock().len() as u64,
             writebacks: counters.writebacks.load(Relaxed),
             inline_writebacks: counters.inline_writebacks.load(Relaxed),

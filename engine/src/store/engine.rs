@@ -330,11 +330,13 @@ impl Store {
         self.state.read().max_page
     }
 
+    #[cfg(test)]
     pub fn pages(&self) -> u64 {
         self.state.read().pages
     }
 
     /// Pages of a tree and the bytes they take on disk.
+    #[cfg(test)]
     pub fn tree_bytes(&self, tree: TreeId) -> (u64, u64) {
         let state = self.state.read();
         let used = state.trees.get(&tree).copied().unwrap_or_default();
@@ -348,6 +350,7 @@ impl Store {
         trees
     }
 
+    #[cfg(test)]
     pub fn is_poisoned(&self) -> bool {
         self.poison.lock().is_some()
     }

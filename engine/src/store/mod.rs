@@ -60,10 +60,9 @@ mod superblock;
 #[cfg(test)]
 mod tests;
 
-pub use engine::{PageInfo, Store};
+pub use engine::Store;
 pub use entry::PAGE_ID_MAX;
 pub use inspect::{file_names, PagePlace, StoreFiles, StoreHeader};
-pub use stats::StoreStats;
 
 use crate::base::{Lsn, PageId, TreeId};
 use std::path::PathBuf;
@@ -88,16 +87,11 @@ pub struct StoreOptions {
 }
 
 impl StoreOptions {
-    pub const SEGMENT_BYTES_DEFAULT: u64 = 8 << 20;
     pub const SEGMENT_BYTES_MIN: u64 = 64 << 10;
-    pub const MAP_BYTES_DEFAULT: usize = 16 << 20;
 
+    #[cfg(test)]
     pub fn new(dir: impl Into<PathBuf>) -> StoreOptions {
-        StoreOptions {
-            dir: dir.into(),
-            segment_bytes: Self::SEGMENT_BYTES_DEFAULT,
-            map_bytes: Self::MAP_BYTES_DEFAULT,
-        }
+        StoreOptions { dir: dir.into(), segment_bytes: 8 << 20, map_bytes: 16 << 20 }
     }
 }
 

@@ -89,6 +89,7 @@ impl Store {
     }
 
     /// Enough dead bytes lie in segments that only GC can free.
+    #[cfg(test)]
     pub fn wants_gc(&self) -> bool {
         self.gc_pressure_percent() > 0
     }

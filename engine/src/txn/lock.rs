@@ -171,6 +171,7 @@ impl LockManager {
         self.holders(txn).lock().insert(txn, Arc::clone(owner));
     }
 
+    #[cfg(test)]
     pub fn owner_of(&self, txn: TxnId) -> Option<Arc<Owner>> {
         self.holders(txn).lock().get(&txn).map(Arc::clone)
     }

@@ -74,18 +74,18 @@ mod write;
 pub use contested::Contested;
 pub use cursor::Cursor;
 pub use interrupt::Owner;
-pub use lock::{Conflict, Enqueued, Granted, LockManager, LockStats, Ticket};
+pub use lock::{Enqueued, Granted, LockManager, Ticket};
 pub use lock_queue::Mode;
 pub(crate) use mover::Sweep;
 pub use note::Note;
-pub use old_versions::{OldVersions, OldVersionsStats, OLD_VERSIONS_TREE};
+pub use old_versions::{OldVersions, OLD_VERSIONS_TREE};
 pub use read::{ReadMode, WaitPolicy};
 pub use registry::{Open, PurgeItem, Registry};
 pub use session::{
     Context, Savepoint, Session, RECORD_ABORT, RECORD_COMMIT, RECORD_PREPARE, RECORD_REVERTED,
 };
 pub use snapshot::Snapshot;
-pub use table::{TableStats, TxnState, TxnTable, Unsettled};
+pub use table::{TxnState, TxnTable, Unsettled};
 pub use trees::{TreeGate, Trees};
 pub use write::{Expect, Written};
 

@@ -239,6 +239,7 @@ impl Session {
 
     /// The place in the order of commits that [`Session::commit_ordered`] took, until the commit
     /// is finished: its number, and the end of its record.
+    #[cfg(feature = "sim")]
     pub fn published(&self) -> Option<(Csn, Lsn)> {
         self.published
     }

@@ -83,11 +83,13 @@ impl Snapshot {
     }
 
     /// Lower bound of the log records that hold versions this snapshot may need.
+    #[cfg(test)]
     pub fn pin(&self) -> Lsn {
         self.shared.pin
     }
 
     /// Every id below is visible without a look-up (S2).
+    #[cfg(test)]
     pub fn low(&self) -> TxnId {
         self.shared.low
     }

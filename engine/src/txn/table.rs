@@ -266,6 +266,7 @@ impl TxnTable {
         TxnId(self.registry.lock().next)
     }
 
+    #[cfg(test)]
     pub fn horizon(&self) -> TxnId {
         TxnId(self.horizon.load(Ordering::Acquire))
     }
@@ -385,6 +386,7 @@ impl TxnTable {
 
     /// Whether a registered snapshot of `snapshot_csn` sees what `id` wrote. Prefer
     /// [`Snapshot::sees`], which knows its own view when the snapshot is an old one.
+    #[cfg(test)]
     pub fn visible(&self, snapshot_csn: Csn, id: TxnId, own: Option<TxnId>) -> bool {
         if own == Some(id) {
             return true;

@@ -33,10 +33,8 @@ pub struct SegmentInfo {
 /// A log directory as it lies on disk.
 #[derive(Clone, Debug)]
 pub struct WalFiles {
+    #[cfg(test)]
     pub segment_bytes: u64,
-    pub incarnation: u64,
-    /// Where the newest incarnation began.
-    pub start: Lsn,
     pub segments: Vec<SegmentInfo>,
 }
 
@@ -68,9 +66,8 @@ pub fn inspect(os: &dyn Os, dir: &Path) -> Result<WalFiles> {
         info(found.number, found.file.path().to_path_buf(), control.segment_bytes, state)
     });
     Ok(WalFiles {
+        #[cfg(test)]
         segment_bytes: control.segment_bytes,
-        incarnation: control.incarnation,
-        start: Lsn(control.start),
         segments: segments.collect(),
     })
 }

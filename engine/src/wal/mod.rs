@@ -56,10 +56,8 @@ pub use ahead::ReadAhead;
 pub use append::Wal;
 pub use format::WalAnchor;
 pub use inspect::{
-    damaged_control_copies, inspect, scan_files, BatchInfo, LogEnd, LogVisitor, SegmentInfo,
-    SegmentState, WalFiles, WalPosition,
+    damaged_control_copies, inspect, scan_files, BatchInfo, LogVisitor, SegmentState,
 };
-pub use stats::WalStats;
 
 use crate::base::Lsn;
 use std::path::PathBuf;

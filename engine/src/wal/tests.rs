@@ -1,6 +1,7 @@
 //! Unit tests of the log as a whole, without crashes.
 
 use super::format::{BATCH_TARGET_BYTES, BLOCK};
+use super::inspect::SegmentInfo;
 use super::*;
 use crate::base::limits::RECORD_BYTES_MAX;
 use crate::base::{Error, Result};

@@ -8,7 +8,9 @@ mod map;
 mod space;
 mod threads;
 
+use super::engine::PageInfo;
 use super::space::SpacePolicy;
+use super::stats::StoreStats;
 use super::*;
 use crate::base::{Error, PAGE_BYTES};
 use crate::os::sim::{SimOs, SimRng};
