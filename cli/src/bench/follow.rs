@@ -186,7 +186,7 @@ fn lag_measured(bench: &Bench, plan: &Plan, primary: &Target, replica: &Target) 
     Ok(fields)
 }
 
-/// What the server's process read from the disk.
+/// Bytes that the server's process read from the disk.
 pub fn read_bytes(server: &Target) -> Option<u64> {
     server.pid.and_then(ProcessCounters::read)?.read_bytes
 }

@@ -1,5 +1,5 @@
 //! The largest rows and the widest tables on a small pool, killed after each commit; the most memory
-//! that the server ever had. What is read must be what was written, or the measurement failed.
+//! that the server ever had. A measurement fails if it reads other bytes than it wrote.
 
 use super::run::Bench;
 use super::sizes::memory_kib;

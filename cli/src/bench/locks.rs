@@ -1,5 +1,5 @@
-//! What locks cost a server: the memory of one large UPDATE, what its COMMIT does to the commits of
-//! others, and one row that many sessions update.
+//! The cost of locks in a server: the memory of one large UPDATE, the delay of other commits while it
+//! commits, and one row that many sessions update.
 
 use super::run::Bench;
 use super::sizes::memory_kib;

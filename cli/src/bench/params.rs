@@ -13,7 +13,7 @@ pub enum When {
     Middle,
 }
 
-/// What one large transaction does.
+/// The statement of one large transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "snake_case")]
 pub enum Change {

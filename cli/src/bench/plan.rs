@@ -157,7 +157,7 @@ impl Plan {
         self.kind.is_some_and(Kind::is_alone)
     }
 
-    /// What was measured depends on all that went before on the same server.
+    /// Each figure depends on all that went before on the same server.
     pub fn is_whole(&self) -> bool {
         !self.held.is_empty() || self.kind == Some(Kind::Soak)
     }

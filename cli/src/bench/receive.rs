@@ -1,4 +1,4 @@
-//! What replicas that receive and do not apply cost the primary: its TPS, and what it reads.
+//! The cost of replicas that receive and do not apply: the TPS of the primary, and the bytes it reads.
 
 use super::follow::{self, Follower};
 use super::plan::Plan;

@@ -84,7 +84,7 @@ fn ours(name: &str) -> (&'static str, &'static str) {
         ),
         "replica-receive" => (
             "Replicas that receive",
-            "What replicas that receive and do not apply cost a Sluice primary.",
+            "The cost of replicas that receive and do not apply, for a Sluice primary.",
         ),
         "large-rows" => (
             "Large values and wide tables",

@@ -101,8 +101,8 @@ pub const ORDER: Rule = Rule {
     matches: |_| false,
 };
 
-/// Seen with `UPDATE ... WHERE id IN (...) ORDER BY id DESC LIMIT 2` over partitions, in one of 20
-/// runs of one script: by the plan `index` InnoDB changed no row, however often it was asked; after
+/// Seen with `UPDATE ... WHERE id IN (...) ORDER BY id DESC LIMIT 2` over partitions, in one of
+/// ten runs of one script: by the plan `index` InnoDB changed no row, however often it was asked; after
 /// a SELECT of the whole table the same statement, by the same plan, changed the row. So the state
 /// is that of the server's handler of partitions.
 pub const LATER: Rule = Rule {

@@ -7,6 +7,7 @@
 //! 4. Servers that `sluice server` started, which outlive their starter, are stopped by a janitor.
 
 pub mod client;
+pub mod port;
 pub mod rng;
 pub mod server;
 pub mod suite;

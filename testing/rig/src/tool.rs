@@ -102,15 +102,6 @@ pub fn wait_until(what: &str, limit: Duration, mut found: impl FnMut() -> bool) 
     }
 }
 
-/// A port of 127.0.0.1 that nobody used a moment ago, and that the kernel gives to no client.
-#[track_caller]
-pub fn free_port() -> u16 {
-    let first = std::process::id() * 7;
-    let mut ports = (first..first + 2000).map(|n| 20_000 + (n % 10_000) as u16);
-    let free = ports.find(|port| std::net::TcpListener::bind(("127.0.0.1", *port)).is_ok());
-    free.expect("a free port")
-}
-
 /// Whether Debian package `name` is there now; installs it where root or sudo can.
 pub fn ensure_package(name: &str) -> bool {
     let script = ". scripts/lib/common.sh; . scripts/lib/debian.sh; ensure_packages \"$1\"";

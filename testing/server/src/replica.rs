@@ -1,8 +1,8 @@
 //! A server that follows another one by its GTIDs.
 
-use crate::port::Port;
 use crate::site::Site;
 use crate::{wait_until, PATIENCE};
+use sluice_rig::port::Port;
 use std::time::Instant;
 
 /// What makes a server listen on a port of this machine.

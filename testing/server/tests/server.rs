@@ -1,8 +1,9 @@
 //! `sluice server` on real servers, started without the plugin; the last test starts one with it.
 
+use sluice_rig::port::Port;
 use sluice_rig::suite::{self, skip};
 use sluice_rig::tests;
-use sluice_rig::tool::{free_port, run, says, spawn, wait, Ended, Home, Tool};
+use sluice_rig::tool::{run, says, spawn, wait, Ended, Home, Tool};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -12,7 +13,7 @@ struct World {
     tool: Tool,
     /// The server that most tests use, and its TCP port.
     home: Home,
-    port: String,
+    port: Port,
 }
 
 fn main() -> ExitCode {
@@ -48,7 +49,7 @@ fn main() -> ExitCode {
     ];
     suite::run(&tests, || {
         let tool = Tool::new("server")?;
-        Ok(World { home: tool.home("d"), tool, port: free_port().to_string() })
+        Ok(World { home: tool.home("d"), tool, port: Port::reserve() })
     })
 }
 
@@ -63,10 +64,14 @@ fn start(home: &Home, args: &[&str]) -> Ended {
 }
 
 impl World {
+    fn port(&self) -> String {
+        self.port.number.to_string()
+    }
+
     /// The server runs on its port.
     fn running(&self) -> &Home {
         if !self.home.is_running() {
-            start(&self.home, &["--port", &self.port]).ok();
+            start(&self.home, &["--port", &self.port()]).ok();
         }
         &self.home
     }
@@ -100,16 +105,16 @@ impl World {
     /// `mariadb` as this user over TCP.
     fn over_tcp(&self, user: &str) -> Ended {
         let user = format!("-u{user}");
-        let args = [&user, "-h127.0.0.1", "-P", &self.port, "-N", "-e", "SELECT 1"];
+        let args = [&user, "-h127.0.0.1", "-P", &self.port(), "-N", "-e", "SELECT 1"];
         run(self.tool.mariadb("mariadb").args(args))
     }
 }
 
 fn starts_on_a_new_directory(w: &mut World) {
     assert!(!w.home.dir.exists());
-    start(&w.home, &["--port", &w.port]).ok();
+    start(&w.home, &["--port", &w.port()]).ok();
     let answer = w.home.sql("SELECT @@log_bin, @@sync_binlog, @@server_id, @@port");
-    assert_eq!(answer, format!("1\t1\t1\t{}", w.port));
+    assert_eq!(answer, format!("1\t1\t1\t{}", w.port()));
 }
 
 fn status_knows_the_running_server(w: &mut World) {
@@ -135,7 +140,7 @@ fn no_account_can_use_tcp(w: &mut World) {
 /// Even an option that makes 127.0.0.1 match the account root@localhost.
 fn no_account_can_use_tcp_with_name_resolution(w: &mut World) {
     w.stopped();
-    start(&w.home, &["--port", &w.port, "--", "--skip-name-resolve=0"]).ok();
+    start(&w.home, &["--port", &w.port(), "--", "--skip-name-resolve=0"]).ok();
     w.over_tcp("root").refuses("Access denied");
 }
 
@@ -147,8 +152,8 @@ fn refuses_a_second_server(w: &mut World) {
 
 fn refuses_a_used_port(w: &mut World) {
     w.running();
-    let refused = start(&w.tool.home("other"), &["--port", &w.port]);
-    refused.refuses(&format!("port {} cannot be used", w.port));
+    let refused = start(&w.tool.home("other"), &["--port", &w.port()]);
+    refused.refuses(&format!("port {} cannot be used", w.port()));
 }
 
 fn a_refused_directory_can_be_used_later(w: &mut World) {
@@ -308,7 +313,7 @@ fn works_for_another_user(w: &mut World) {
     w.stopped();
     let open = ["--", "--skip-name-resolve=0"];
     run(&mut as_nobody(&w.tool, &starting(&home, &open))).refuses("open the server");
-    run(&mut as_nobody(&w.tool, &starting(&home, &["--port", &w.port]))).ok();
+    run(&mut as_nobody(&w.tool, &starting(&home, &["--port", &w.port()]))).ok();
     let mut client = w.tool.mariadb("mariadb");
     client.arg("-S").arg(home.socket()).args(["-N", "-uroot", "-e", "SELECT CURRENT_USER()"]);
     assert_eq!(run(&mut as_nobody(&w.tool, &client)).ok().trim(), "root@localhost");

@@ -1,8 +1,9 @@
 //! Encrypted connections: verified, and refused with the reason.
 
 use crate::{says, World, USUAL};
+use sluice_rig::port::Port;
 use sluice_rig::suite::skip;
-use sluice_rig::tool::{ensure_package, free_port, is_silent_about, run, Home};
+use sluice_rig::tool::{ensure_package, is_silent_about, run, Home};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -86,7 +87,8 @@ pub fn tls_verifies_and_says_why_not(w: &mut World) {
     let certificates_dir = w.tool.work.join("certs");
     certificates(&certificates_dir);
     let of = |name: &str| certificates_dir.join(name).display().to_string();
-    let (home, port) = (w.tool.home("tls"), free_port().to_string());
+    let reserved = Port::reserve();
+    let (home, port) = (w.tool.home("tls"), reserved.number.to_string());
     let server = Encrypted { world: w, home, port, certificates: certificates_dir.clone() };
     server.start("server");
     server.home.sql(

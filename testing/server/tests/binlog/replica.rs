@@ -3,7 +3,7 @@
 use crate::case::{make_tables, Case, OPTIONS};
 use crate::files;
 use sluice_rig::client::Fault;
-use sluice_server_tests::port::Port;
+use sluice_rig::port::Port;
 use sluice_server_tests::replica::{applies, catch_up, follow, listen, GRANT};
 use sluice_server_tests::site::Site;
 use sluice_server_tests::wait_until;

@@ -2,7 +2,7 @@
 //! of its own: their definitions carry none.
 
 use crate::load::Load;
-use sluice_server_tests::port::Port;
+use sluice_rig::port::Port;
 use sluice_server_tests::replica::{catch_up, follow, listen, GRANT};
 use sluice_server_tests::scratch::Scratch;
 use sluice_server_tests::site::Site;
