@@ -259,6 +259,7 @@ impl Session {
         match wait {
             WaitPolicy::NoWait => Err(Error::WouldWait),
             WaitPolicy::SkipLocked => Ok(None),
+            _ if self.never_waits() => Err(Error::LockTimeout),
             WaitPolicy::Wait | WaitPolicy::CommittedFirst => {
                 match locks.enqueue_range(&self.owner, tree, range, mode) {
                     Enqueued::Waiting(ticket) => Ok(Some(ticket)),
@@ -367,6 +368,7 @@ impl Session {
             WaitPolicy::NoWait => Attempt::Fault(Error::WouldWait),
             WaitPolicy::SkipLocked => Attempt::Skip,
             WaitPolicy::CommittedFirst if range.is_none() => Attempt::Held,
+            _ if self.never_waits() => Attempt::Fault(Error::LockTimeout),
             WaitPolicy::Wait | WaitPolicy::CommittedFirst => {
                 let enqueued = match range {
                     Some(range) => locks.enqueue_next(owner, tree, range, key, mode, holder),

@@ -120,6 +120,12 @@ impl Session {
         Ok(())
     }
 
+    /// With a timeout of zero nobody stands in line: such a wait could close a circle, and the search
+    /// for deadlocks would end a transaction for nothing.
+    pub(crate) fn never_waits(&self) -> bool {
+        self.lock_timeout.is_zero()
+    }
+
     pub(crate) fn wait(&self, ticket: Ticket) -> Result<()> {
         ticket.wait(self.lock_timeout, &*self.ctx.report_wait)
     }
@@ -167,6 +173,9 @@ impl Session {
     /// An insert waits for those who have locked the interval that it falls into.
     fn queue_insert(&self, tree: TreeId, key: &[u8]) -> Option<Obstacle> {
         self.ctx.locks.insert_conflict(&self.owner, tree, key)?;
+        if self.never_waits() {
+            return Some(Obstacle::Fault(Error::LockTimeout));
+        }
         match self.ctx.locks.enqueue_insert(&self.owner, tree, key) {
             Enqueued::Waiting(ticket) => Some(Obstacle::Wait(ticket)),
             Enqueued::Granted | Enqueued::HolderGone => None,
@@ -200,6 +209,9 @@ impl Session {
     }
 
     fn queue(&self, tree: TreeId, key: &[u8], mode: Mode, holder: Option<TxnId>) -> Obstacle {
+        if self.never_waits() {
+            return Obstacle::Fault(Error::LockTimeout);
+        }
         match self.ctx.locks.enqueue(&self.owner, tree, key, mode, holder) {
             Enqueued::Waiting(ticket) => Obstacle::Wait(ticket),
             Enqueued::Granted | Enqueued::HolderGone => Obstacle::Again,

@@ -41,7 +41,9 @@ handler::Table_flags ha_sluice::table_flags() const
          HA_CAN_VIRTUAL_COLUMNS | HA_CAN_GEOMETRY |
          HA_REQUIRES_KEY_COLUMNS_FOR_DELETE | HA_PRIMARY_KEY_REQUIRED_FOR_POSITION |
          HA_PRIMARY_KEY_IN_READ_INDEX | HA_TABLE_SCAN_ON_INDEX | HA_BINLOG_ROW_CAPABLE |
-         HA_CAN_SKIP_LOCKED | HA_CRASH_SAFE | HA_ONLINE_ANALYZE;
+         HA_CAN_SKIP_LOCKED | HA_CRASH_SAFE | HA_ONLINE_ANALYZE |
+         /* Without it OPTIMIZE asks for a lock against readers before it asks the handler. */
+         HA_CONCURRENT_OPTIMIZE;
 }
 
 ulong ha_sluice::index_flags(uint key, uint, bool) const

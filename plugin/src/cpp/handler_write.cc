@@ -186,10 +186,14 @@ void ha_sluice::note_autoinc(uint32_t how)
 {
   Field *field= table->found_next_number_field;
   const ulonglong value= field->val_uint();
-  /* Negative values are large ones here, and over the largest of the column. */
+  /*
+    As with InnoDB a negative value that is given counts as 0, from which the series goes on; one that
+    an UPDATE brings moves nothing.
+  */
   const longlong as_signed= field->val_int();
   const bool is_negative= !(field->flags & UNSIGNED_FLAG) && as_signed < 0;
-  sluice_autoinc_wrote(m_handler, m_session, is_negative ? ULONGLONG_MAX : value,
+  const bool counts= how == SLUICE_AUTOINC_GIVEN || how == SLUICE_AUTOINC_REPLACES;
+  sluice_autoinc_wrote(m_handler, m_session, !is_negative ? value : counts ? 0 : ULONGLONG_MAX,
                        field->get_max_int_value(), how);
 }
 
