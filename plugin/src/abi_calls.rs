@@ -342,7 +342,8 @@ fn sluice_lock(handler: *mut Handler, lock: u32, wait: u32) -> i32 {
         };
         handler.mode = match lock {
             0 => ReadMode::Snapshot,
-            lock => ReadMode::Lock { exclusive: lock == 2, wait },
+            1 if crate::planted::is("L2") => ReadMode::Snapshot,
+            lock => ReadMode::Lock { exclusive: lock == 2 && !crate::planted::is("L1"), wait },
         };
         handler.refresh(engine::get()?).map(|()| 0)
     })

@@ -43,6 +43,11 @@ impl Session {
             self.trx.clear_interrupt();
             self.trx.set_isolation(isolation);
             self.trx.statement_start();
+            let gaps = matches!(isolation, Isolation::RepeatableRead | Isolation::Serializable);
+            if gaps && crate::planted::is("L3") {
+                self.trx.open_snapshot();
+                self.trx.set_isolation(Isolation::ReadCommitted);
+            }
         }
     }
 
