@@ -284,3 +284,128 @@ fn an_undone_statement_keeps_the_rows_that_the_transaction_still_has() {
     writer.commit(true).unwrap();
     assert_eq!(scan.join().unwrap().unwrap(), [7]);
 }
+
+/// The row's id and `plain` if it can be locked at once.
+fn try_row(engine: &Arc<Engine>, table: &Table, id: u32, exclusive: bool) -> Option<u8> {
+    let mut trx = engine.begin(9);
+    trx.set_lock_timeout(std::time::Duration::ZERO);
+    let mode = ReadMode::Lock { exclusive, wait: WaitPolicy::Wait };
+    let (key, mut payload) = (id.to_be_bytes(), Vec::new());
+    match trx.get(table, 0, &key, mode, &mut payload) {
+        Ok(true) => Some(Row::read(&key, &payload).plain),
+        Ok(false) => panic!("row {id} is not there"),
+        Err(error) => {
+            assert!(matches!(error, Error::LockTimeout), "{error:?}");
+            None
+        }
+    }
+}
+
+/// A transaction at READ COMMITTED, in a table with the rows 0 to 19.
+fn in_a_statement() -> (Arc<Engine>, Arc<Table>, Trx) {
+    let engine = open(&SimOs::new(6)).unwrap();
+    engine.create_table(TABLE, bench_spec()).unwrap();
+    let table = engine.table(TABLE).unwrap().unwrap();
+    let mut trx = engine.begin(1);
+    insert_all(&mut trx, &table, 20);
+    trx.commit(true).unwrap();
+    trx.set_isolation(Isolation::ReadCommitted);
+    trx.statement_start();
+    (engine, table, trx)
+}
+
+/// Locks the row by its entry in one index, or in both, and updates it.
+fn ask_and_update(trx: &mut Trx, table: &Table, id: u32, by: &[usize], value: u8) {
+    let mut payload = Vec::new();
+    let images = plain_row(id, 1).images();
+    for &index in by {
+        assert!(trx.get(table, index, &images.keys[index], LOCK, &mut payload).unwrap());
+    }
+    let (old, new) = (plain_row(id, 1), plain_row(id, value));
+    with_two(&old, |o| with_two(&new, |n| trx.update(table, o, n))).unwrap();
+}
+
+/// As InnoDB: a statement that fails keeps the rows that it had locked, although their locks were
+/// let go of when its id came into their entries. Rows that it inserted are free.
+#[test]
+fn an_undone_statement_keeps_the_locks_that_it_had_asked_for() {
+    let (engine, table, mut trx) = in_a_statement();
+    let inserted = plain_row(50, 1);
+    with_two(&inserted, |w| trx.insert(&table, w)).unwrap();
+    (3..7).for_each(|id| ask_and_update(&mut trx, &table, id, &[0], 2));
+    assert!(engine.ctx.locks.stats().rows <= 1, "{:?}", engine.ctx.locks.stats());
+    trx.statement_rollback().unwrap();
+    assert_eq!(engine.ctx.locks.stats().rows, 4, "one for each row, none for other entries");
+    for id in 0..20 {
+        let is_free = !(3..7).contains(&id);
+        assert_eq!(try_row(&engine, &table, id, true), is_free.then_some(1), "row {id}");
+        assert_eq!(try_row(&engine, &table, id, false), is_free.then_some(1), "row {id}");
+    }
+    with_two(&inserted, |w| engine.begin(3).insert(&table, w)).unwrap();
+    trx.commit(true).unwrap();
+    assert_eq!(try_row(&engine, &table, 5, true), Some(1));
+    assert_eq!(engine.ctx.locks.stats().rows, 0);
+}
+
+/// A waiter for a row of the statement goes on waiting, for the lock that has come back.
+#[test]
+fn who_waits_for_a_row_of_an_undone_statement_goes_on_waiting() {
+    let (engine, table, mut trx) = in_a_statement();
+    ask_and_update(&mut trx, &table, 3, &[0], 2);
+    ask_and_update(&mut trx, &table, 4, &[0], 2);
+    let waits = || engine.ctx.locks.stats().waits;
+    let before = waits();
+    let waiter = std::thread::spawn({
+        let (engine, table) = (Arc::clone(&engine), Arc::clone(&table));
+        move || locked_ids(&mut engine.begin(2), &table).map(|ids| ids.len())
+    });
+    while waits() == before {
+        std::thread::yield_now();
+    }
+    trx.statement_rollback().unwrap();
+    let owner = engine.ctx.locks.owner_of(trx.id().unwrap()).unwrap();
+    let (tree, key) = (table.gates[0].id(), 3_u32.to_be_bytes());
+    assert!(engine.ctx.locks.holds(&owner, tree, &key, Mode::Exclusive));
+    assert!(!waiter.is_finished());
+    trx.commit(true).unwrap();
+    assert_eq!(waiter.join().unwrap().unwrap(), 20);
+}
+
+/// So does ROLLBACK TO SAVEPOINT, over several statements. Entries of other indexes are locked
+/// again if the statement had come by them.
+#[test]
+fn a_rollback_to_a_savepoint_keeps_the_locks_that_were_asked_for() {
+    for by_index in [false, true] {
+        let (engine, table, mut trx) = in_a_statement();
+        let savepoint = trx.savepoint();
+        let by: &[usize] = if by_index { &[1, 0] } else { &[0] };
+        for statement in 0..3 {
+            trx.statement_start();
+            (0..4).for_each(|row| ask_and_update(&mut trx, &table, statement * 4 + row, by, 2));
+        }
+        trx.rollback_to(savepoint).unwrap();
+        assert_eq!(engine.ctx.locks.stats().rows, if by_index { 24 } else { 12 });
+        for id in 0..20 {
+            assert_eq!(try_row(&engine, &table, id, true), (id >= 12).then_some(1), "row {id}");
+        }
+        trx.rollback();
+        assert_eq!(engine.ctx.locks.stats().rows, 0);
+        assert_eq!(try_row(&engine, &table, 2, true), Some(1));
+    }
+}
+
+/// An interval that the statement has over its rows is their lock: no others come beside it.
+#[test]
+fn an_undone_statement_takes_no_locks_that_its_intervals_are() {
+    let (engine, table, mut trx) = in_a_statement();
+    trx.rollback();
+    trx.set_isolation(Isolation::RepeatableRead);
+    trx.statement_start();
+    ask_and_update(&mut trx, &table, 19, &[0], 2);
+    assert_eq!(locked_ids(&mut trx, &table).unwrap().len(), 20);
+    (0..10).for_each(|id| ask_and_update(&mut trx, &table, id, &[0], 2));
+    trx.statement_rollback().unwrap();
+    let locks = engine.ctx.locks.stats();
+    assert!(locks.rows == 0 && locks.intervals == 1, "{locks:?}");
+    assert_eq!(try_row(&engine, &table, 3, false), None);
+}

@@ -438,7 +438,12 @@ fn lock_and_update(trx: &mut Trx, table: &Table, id: u32, plain: u8, filler: usi
     let (key, mut payload) = (id.to_be_bytes(), Vec::new());
     assert!(trx.get(table, 0, &key, mode, &mut payload).unwrap());
     let old = Row::read(&key, &payload);
-    let new = Row { id, plain, unique: id as u16, filler };
+    update_unasked(trx, table, &old, plain, filler);
+}
+
+/// An update of a row that the transaction has not locked: the id in the entry is its only lock.
+fn update_unasked(trx: &mut Trx, table: &Table, old: &Row, plain: u8, filler: usize) {
+    let new = Row { id: old.id, plain, unique: old.id as u16, filler };
     old.images().with(|o| new.images().with(|n| trx.update(table, o, n))).unwrap();
 }
 
@@ -495,8 +500,10 @@ fn nobody_gets_a_row_before_all_of_it_is_undone() {
         writer.set_isolation(Isolation::ReadCommitted);
         writer.statement_start();
         let savepoint = writer.savepoint();
-        lock_and_update(&mut writer, &table, 0, 1, 10);
-        lock_and_update(&mut writer, &table, 1, 1, 10);
+        for id in 0..2 {
+            let old = Row { id, plain: 0, unique: id as u16, filler: 300_000 };
+            update_unasked(&mut writer, &table, &old, 1, 10);
+        }
         let before = engine.ctx.locks.stats().waits;
         let reader = std::thread::spawn({
             let (engine, table) = (Arc::clone(&engine), Arc::clone(&table));

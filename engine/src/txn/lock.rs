@@ -490,11 +490,18 @@ impl LockManager {
     }
 
     /// The owner has written the row and is about to undo that: what its id in the entry gave it
-    /// is held until [`LockManager::wake_keys`].
-    pub fn hold_written(&self, owner: &Arc<Owner>, tree: TreeId, key: &[u8]) {
+    /// is held until [`LockManager::wake_keys`]; then too, if it `had_asked` for the row before it
+    /// wrote it.
+    pub fn hold_written(&self, owner: &Arc<Owner>, tree: TreeId, key: &[u8], had_asked: bool) {
         let mut effects = Effects::default();
         self.change(tree, &mut effects, |locks, _| {
-            locks.hold_row(owner, tree, key, |grant| grant.implicit = true);
+            let covered = locks.covering(locks.slot(owner), key) == Some(Mode::Exclusive);
+            locks.hold_row(owner, tree, key, |grant| {
+                grant.implicit = true;
+                if had_asked && !covered {
+                    grant.explicit = Some(Mode::Exclusive);
+                }
+            });
         });
         effects.finish();
     }

@@ -94,6 +94,8 @@ pub struct Session {
     pub(super) wrote: Vec<TreeId>,
     /// Rows that the present row operation has written and that are locked beside.
     written: Vec<(TreeId, Vec<u8>)>,
+    /// Trees in which locks of rows were let go of since the rows are written.
+    let_go: Vec<TreeId>,
     /// The last row locked by a read was not locked by this transaction before.
     pub(crate) lock_is_new: bool,
     is_detached: bool,
@@ -116,6 +118,7 @@ impl Session {
             writes: 0,
             wrote: Vec::new(),
             written: Vec::new(),
+            let_go: Vec::new(),
             lock_is_new: false,
             is_detached: false,
             along: Mutex::ranked(Rank::SessionReadAhead, Along::default()),
@@ -201,7 +204,16 @@ impl Session {
     pub(super) fn let_written_go(&mut self) {
         for (tree, key) in self.written.drain(..) {
             self.ctx.locks.let_go(&self.owner, tree, &key);
+            if !self.let_go.contains(&tree) {
+                self.let_go.push(tree);
+            }
         }
+    }
+
+    /// Did the transaction ask for locks in this tree that only its id in the entries stands for
+    /// now?
+    pub(super) fn has_let_go(&self, tree: TreeId) -> bool {
+        self.let_go.contains(&tree)
     }
 
     pub(super) fn keep_written(&mut self) {
@@ -287,6 +299,7 @@ impl Session {
     fn end(&mut self) {
         self.drop_snapshot();
         self.keep_written();
+        self.let_go.clear();
         self.writes = 0;
         self.wrote.clear();
         self.ctx.locks.release_all(&self.owner);

@@ -218,7 +218,8 @@ impl Session {
         }
     }
 
-    /// Undoes, now, what this transaction wrote behind `savepoint` (rules M7).
+    /// Undoes, now, what this transaction wrote behind `savepoint` (rules M7). Locks that it asked
+    /// for stay: those that it has let go of, because its id was in the entry, come back.
     pub fn rollback_to(&mut self, savepoint: Savepoint) -> Result<()> {
         let target = self.check_rollback_target(savepoint)?;
         self.keep_written();
@@ -229,7 +230,8 @@ impl Session {
         while lsn > target {
             let record = self.ctx.own_version(open.id, lsn, &mut ahead)?;
             if self.replaced_row(open.id, &record)? {
-                self.ctx.locks.hold_written(&self.owner, record.tree, &record.key);
+                let had_asked = self.has_let_go(record.tree);
+                self.ctx.locks.hold_written(&self.owner, record.tree, &record.key, had_asked);
             }
             let step = self.ctx.revert_own(open.id, lsn, record)?;
             freed.extend(step.reverted);
