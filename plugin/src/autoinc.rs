@@ -17,11 +17,13 @@ pub struct Autoinc {
     /// The counter after a restart, when the rows of a bulk insert are done.
     to_keep: u64,
     is_bulk: bool,
+    /// ALTER TABLE ... AUTO_INCREMENT=n: rows below the counter leave it.
+    is_restart: bool,
 }
 
 impl Default for Autoinc {
     fn default() -> Self {
-        Autoinc { last: 0, offset: 0, increment: 1, to_keep: 0, is_bulk: false }
+        Autoinc { last: 0, offset: 0, increment: 1, to_keep: 0, is_bulk: false, is_restart: false }
     }
 }
 
@@ -88,14 +90,15 @@ impl Autoinc {
     pub fn wrote(&self, table: &Table, value: u64, max: u64, is_duplicate: bool) {
         if value <= max && (is_duplicate || value >= self.last) {
             let next = next_value(value, 1, self.increment, self.offset, max);
-            table.autoinc_update(|_| next);
+            let leaves = |counter: u64| self.is_restart && value < counter;
+            table.autoinc_update(|counter| if leaves(counter) { counter } else { next });
         }
     }
 
-    /// UPDATE gave the column another value. As in InnoDB, the counter is one further after a
-    /// restart than before.
+    /// UPDATE gave the column another value, which counts unless it is 0. As in InnoDB, the counter
+    /// is one further after a restart than before.
     pub fn updated(&mut self, table: &Table, value: u64, max: u64) {
-        if value <= max {
+        if (1..=max).contains(&value) {
             let next = next_value(value, 1, self.increment, self.offset, max);
             table.autoinc_update(|_| next);
             table.autoinc_keep(next_value(next, 1, 1, 0, max));
@@ -121,12 +124,15 @@ impl Autoinc {
     pub fn set_bulk(&mut self, table: &Table, is_bulk: bool) {
         self.is_bulk = is_bulk;
         if !is_bulk {
+            self.is_restart = false;
             self.keep_now(table);
         }
     }
 
+    /// For the rows of ALTER TABLE ... AUTO_INCREMENT=n, which come from a copy.
     pub fn set_series(&mut self, offset: u64, increment: u64) {
         (self.offset, self.increment) = (offset, increment);
+        self.is_restart = true;
     }
 
     pub fn statement_end(&mut self, table: &Table) {

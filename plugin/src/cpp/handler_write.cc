@@ -188,11 +188,12 @@ void ha_sluice::note_autoinc(uint32_t how)
   const ulonglong value= field->val_uint();
   /*
     As with InnoDB a negative value that is given counts as 0, from which the series goes on; one that
-    an UPDATE brings moves nothing.
+    an UPDATE or ALTER TABLE brings moves nothing.
   */
   const longlong as_signed= field->val_int();
   const bool is_negative= !(field->flags & UNSIGNED_FLAG) && as_signed < 0;
-  const bool counts= how == SLUICE_AUTOINC_GIVEN || how == SLUICE_AUTOINC_REPLACES;
+  const bool counts= (how == SLUICE_AUTOINC_GIVEN || how == SLUICE_AUTOINC_REPLACES) &&
+                     thd_sql_command(ha_thd()) != SQLCOM_ALTER_TABLE;
   sluice_autoinc_wrote(m_handler, m_session, !is_negative ? value : counts ? 0 : ULONGLONG_MAX,
                        field->get_max_int_value(), how);
 }
@@ -220,10 +221,15 @@ int ha_sluice::write_row(const uchar *record)
 void ha_sluice::start_bulk_insert(ha_rows, uint)
 {
   THD *thd= ha_thd();
-  /* ALTER TABLE ... AUTO_INCREMENT=n below a row's value goes on in the session's series. */
-  const bool is_alter= thd_sql_command(thd) == SQLCOM_ALTER_TABLE;
-  sluice_autoinc_bulk(m_handler, 1, is_alter ? thd->variables.auto_increment_offset : 0,
-                      is_alter ? thd->variables.auto_increment_increment : 0);
+  /*
+    ALTER TABLE ... AUTO_INCREMENT=n below a row's value goes on in the session's series, with
+    ALGORITHM=COPY one after the highest value; any other ALTER moves nothing. So it is in InnoDB.
+  */
+  const bool in_series= thd_sql_command(thd) == SQLCOM_ALTER_TABLE &&
+                        thd->lex->create_info.used_fields & HA_CREATE_USED_AUTO &&
+                        thd->lex->alter_info.algorithm(thd) != Alter_info::ALTER_TABLE_ALGORITHM_COPY;
+  sluice_autoinc_bulk(m_handler, 1, in_series ? thd->variables.auto_increment_offset : 0,
+                      in_series ? thd->variables.auto_increment_increment : 0);
 }
 
 int ha_sluice::end_bulk_insert() { return sluice_autoinc_bulk(m_handler, 0, 0, 0); }
