@@ -97,7 +97,7 @@ pub fn update(rng: &mut Rng, table: &Table) -> String {
     let name = &table.name;
     let unique = columns.iter().any(|c| table.in_unique(&c.name)) || !table.checks.is_empty();
     let total = table.total_order();
-    match (rng.below(3), total) {
+    match (rng.below(3), total.clone()) {
         (0, Some(order)) => {
             let order = order_by(rng, &order, "");
             let limit = limit(rng);
@@ -105,7 +105,10 @@ pub fn update(rng: &mut Rng, table: &Table) -> String {
         }
         (1, _) | (_, None) => {
             let hint = force(rng, table);
-            format!("UPDATE{ignore} {name}{hint} SET {sets} WHERE {filter}")
+            // Equal entries of two partitions come in the order of hidden keys.
+            let hidden = table.partitions.is_some() && total.is_none();
+            let free = if hidden { format!(" {FREE}") } else { String::new() };
+            format!("UPDATE{free}{ignore} {name}{hint} SET {sets} WHERE {filter}")
         }
         (_, Some(order)) if unique => {
             let order = order_by(rng, &order, "");

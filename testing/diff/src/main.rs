@@ -13,6 +13,7 @@ mod dml;
 mod each_type;
 mod exprs;
 mod gen;
+mod mistakes;
 mod orders;
 mod programs;
 mod queries;

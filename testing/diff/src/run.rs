@@ -2,8 +2,9 @@
 
 use crate::books::{Answer, Books};
 use crate::compare::{compare, Difference, Kind};
+use crate::mistakes;
 use crate::orders::{explain, Ending};
-use crate::rules::{Counts, Met, FURTHER, LATER, ORDER, PREPARED, UNJUDGED, VICTIM, WIDER};
+use crate::rules::{Counts, Met, FURTHER, ORDER, PREPARED, UNJUDGED, VICTIM, WIDER};
 use crate::script::{Action, Step};
 use crate::session::{Direct, Outcome, Session, SIDES};
 use crate::verify;
@@ -328,7 +329,7 @@ impl<'w> Runner<'w> {
                     self.asked[at][1] = None;
                     let found = compare(&sql, &ours, &theirs, &mut self.counts);
                     if let Some(found) =
-                        found.filter(|_| !self.finds_later(at, &sql, &ours, &theirs))
+                        found.filter(|_| !self.is_mistake(at, &sql, &ours, &theirs))
                     {
                         return Stepped::Differs(Box::new(found));
                     }
@@ -345,22 +346,12 @@ impl<'w> Runner<'w> {
         }
     }
 
-    /// See [`LATER`]. Were Sluice's answer wrong, InnoDB would find nothing now, or the tables
-    /// would differ in the end.
-    fn finds_later(&mut self, at: usize, sql: &str, ours: &Outcome, theirs: &Outcome) -> bool {
-        let missed = ours.affected_rows.saturating_sub(theirs.affected_rows);
-        let changes = sql.starts_with("UPDATE") || sql.starts_with("DELETE");
-        if self.sessions() > 1 || !changes || missed == 0 || !ours.is_ok() || !theirs.is_ok() {
-            return false;
-        }
-        let is_table = |w: &&str| w.starts_with('t') && w[1..].parse::<u32>().is_ok();
-        let Some(table) = sql.split_whitespace().find(is_table) else { return false };
-        self.pairs[at][1].run(&format!("SELECT * FROM {table}"));
-        let found = self.pairs[at][1].run(sql).affected_rows == missed;
-        if found {
-            self.counts.add(LATER.id);
-        }
-        found
+    /// With several sessions a second run of the statement could wait, or lock more.
+    fn is_mistake(&mut self, at: usize, sql: &str, ours: &Outcome, theirs: &Outcome) -> bool {
+        let alone = self.sessions() == 1;
+        let rule =
+            alone.then(|| mistakes::of_innodb(&self.pairs[at][1], sql, ours, theirs)).flatten();
+        rule.inspect(|rule| self.counts.add(rule)).is_some()
     }
 
     fn wait_differs(
