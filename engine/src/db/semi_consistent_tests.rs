@@ -192,3 +192,51 @@ fn inserts_that_wait_for_one_key_do_not_deadlock() {
         assert_eq!(engine.ctx.locks.stats().deadlocks, 0);
     }
 }
+
+/// The same, of the value only its first byte.
+fn short_step(trx: &mut Trx, cursor: &mut Cursor) -> Option<(u8, u8, bool)> {
+    step(trx, cursor).unwrap().map(|(key, payload, peeks)| (key, payload[0], peeks))
+}
+
+/// A locking scan that waits shows nothing that is inserted meanwhile before its place, as in
+/// InnoDB; also where it has only looked at the row first.
+#[test]
+fn a_scan_that_waited_goes_on_where_it_was() {
+    for (direction, between) in [(Direction::Forward, 15), (Direction::Backward, 25)] {
+        for wait in [WaitPolicy::Wait, WaitPolicy::CommittedFirst] {
+            let (engine, table) = open();
+            let mut holder = begin(&engine, 1, Isolation::ReadCommitted);
+            for key in [10, 20, 30] {
+                insert(&mut holder, &table, key, &long(key)).unwrap();
+            }
+            holder.commit(true).unwrap();
+            update(&mut holder, &table, 20, &long(20), &long(1)).unwrap();
+            let mut trx = begin(&engine, 2, Isolation::ReadCommitted);
+            trx.set_lock_timeout(FOREVER);
+            let (mut cursor, all) = (Cursor::default(), Bound::Unbounded);
+            let mode = ReadMode::Lock { exclusive: true, wait };
+            trx.seek(&mut cursor, &table, 0, all, all, direction, mode).unwrap();
+            let (first, last) = if between == 15 { (10, 30) } else { (30, 10) };
+            assert_eq!(short_step(&mut trx, &mut cursor), Some((first, first, false)));
+            if wait == WaitPolicy::CommittedFirst {
+                assert_eq!(short_step(&mut trx, &mut cursor), Some((20, 20, true)));
+            }
+            let locks = &engine.ctx.locks;
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    while locks.stats().waits == 0 {
+                        std::thread::yield_now();
+                    }
+                    let mut other = begin(&engine, 3, Isolation::ReadCommitted);
+                    insert(&mut other, &table, between, b"new").unwrap();
+                    other.commit(true).unwrap();
+                    holder.commit(true).unwrap();
+                });
+                let found = short_step(&mut trx, &mut cursor);
+                assert_eq!(found, Some((20, 1, false)), "{direction:?} {wait:?}");
+            });
+            assert_eq!(short_step(&mut trx, &mut cursor), Some((last, last, false)));
+            assert_eq!(short_step(&mut trx, &mut cursor), None);
+        }
+    }
+}

@@ -175,6 +175,12 @@ impl Cursor {
         }
     }
 
+    /// The scan has come to this key: it shows nothing that comes before it meanwhile, as in
+    /// InnoDB. Where gaps are locked, nothing can come.
+    fn stay_at_key(&mut self) {
+        self.from = Bound::Included(self.key.clone());
+    }
+
     pub fn stop(&mut self) {
         self.ended = true;
         self.batch.clear();
@@ -381,11 +387,15 @@ impl Session {
                 }
                 Attempt::Held => {
                     cursor.peeks = true;
+                    cursor.stay_at_key();
                     return Ok(true);
                 }
                 Attempt::Wait(ticket) => {
                     waited |= !self.holds_any(gate.id(), &cursor.key);
                     self.wait(ticket)?;
+                    if !self.locks_gaps() {
+                        cursor.stay_at_key();
+                    }
                 }
                 Attempt::Revert(bad) => {
                     progress.meet(gate.id(), &cursor.key, bad)?;

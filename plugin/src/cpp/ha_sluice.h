@@ -162,6 +162,7 @@ public:
   int read_range_first(const key_range *start, const key_range *end, bool eq_range,
                        bool sorted) override;
   int multi_range_read_next(range_id_t *range) override;
+  void print_error(int error, myf flags) override;
   int rnd_init(bool scan) override;
   int rnd_end() override;
   int rnd_next(uchar *record) override;
@@ -198,6 +199,8 @@ private:
   bool m_server_locked= false;
   bool m_replace= false;
   bool m_scan_started= false;
+  /* What multi_range_read_next() has reported. */
+  int m_reported= 0;
   /* What the statistics said when the share was last told. */
   uint64_t m_statistics_version= 0;
   double m_clustered_pages= 1.0;
