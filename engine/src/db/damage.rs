@@ -12,6 +12,7 @@ use super::unreadable::Verdict;
 use crate::base::codec::put_varint;
 use crate::base::{Error, PageId, Result, TreeId};
 use crate::catalog::FIRST_USER_TREE;
+use crate::txn::Stopped;
 use std::sync::Arc;
 
 /// Log record: varint page id, varint tree id, of a page that was given up.
@@ -28,24 +29,24 @@ impl Engine {
     /// Lets background work in `txn` put aside what damage stops.
     pub(crate) fn watch_damage(self: &Arc<Self>) {
         let engine = Arc::downgrade(self);
-        let put_aside = move |tree: Option<TreeId>, error: &Error| {
-            engine.upgrade().is_some_and(|engine| engine.put_aside(tree, error))
+        let put_aside = move |work: Stopped, error: &Error| {
+            engine.upgrade().is_some_and(|engine| engine.put_aside(work, error))
         };
         let fresh = self.ctx.put_aside.set(Box::new(put_aside)).is_ok();
         assert!(fresh, "an engine is assembled once");
     }
 
-    fn put_aside(&self, tree: Option<TreeId>, error: &Error) -> bool {
+    fn put_aside(&self, work: Stopped, error: &Error) -> bool {
         if self.unreadable.judge(error) != Verdict::GiveUp {
             return false;
         }
         self.report_damage(error);
-        let Some(tree) = tree else { return true };
-        let Some(page) = error.damaged_page() else { return false };
-        if tree < FIRST_USER_TREE {
-            return false;
+        let (Stopped::Page(tree) | Stopped::Mark(tree)) = work else { return true };
+        // Only a page of a table can be given up.
+        match error.damaged_page() {
+            Some(page) if tree >= FIRST_USER_TREE => self.give_up(page, tree),
+            _ => return work == Stopped::Mark(tree),
         }
-        self.give_up(page, tree);
         true
     }
 

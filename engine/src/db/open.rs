@@ -284,6 +284,7 @@ impl Opening {
             reverting: Mutex::ranked(Rank::RevertReadAhead, ReadAhead::backward()),
             revert_goes_on: Default::default(),
             met_rolled_back: Default::default(),
+            marks_left: Default::default(),
             report_wait: Box::new(move |waiter, holder| host.lock_wait(waiter, holder)),
             put_aside: Default::default(),
         })

@@ -480,3 +480,58 @@ fn rolled_back_inserts_beside_a_damaged_leaf_are_taken_back() {
     }
     assert!((1..500).contains(&refused), "{refused}");
 }
+
+/// Each failed try was judged twice, the second time as if the log could not be read: then the
+/// marks of the whole transaction stayed, for ever.
+#[test]
+fn delete_marks_beside_a_leaf_that_the_disk_refuses_are_purged() {
+    let os = SimOs::new(7);
+    let engine = Writer::new(&os, 7).engine;
+    let table = engine.table(TABLES[0]).unwrap().unwrap();
+    let mut trx = engine.begin(1);
+    for id in 0..1000 {
+        with_row(id, &[7; 100], |row| trx.insert(&table, row)).unwrap();
+    }
+    trx.commit(true).unwrap();
+    for id in 0..1000 {
+        with_row(id, &[7; 100], |row| trx.delete(&table, row)).unwrap();
+    }
+    trx.commit(true).unwrap();
+    engine.checkpoint_now().unwrap();
+    let os = killed(&os);
+    let (page, blocks) = one_leaf(&os);
+    refuse(&os, &blocks, true);
+    let (engine, _) = open(&os).unwrap();
+    assert!(engine.ctx.registry.purge_backlog() > 0);
+    let failed = (0..50).filter(|_| engine.ctx.purge_step(5000).is_err()).count();
+    assert_eq!(failed, 9, "each try counts once");
+    assert_eq!(engine.ctx.registry.purge_backlog(), 0);
+    let given_up: Vec<PageId> = engine.pool.given_up().into_iter().map(|bad| bad.0).collect();
+    assert_eq!(given_up, [page]);
+    let table = engine.table(TABLES[0]).unwrap().unwrap();
+    let mut refused = 0;
+    for id in 0..1000_u32 {
+        let stays = &mut |entry: Option<&[u8]>| assert!(entry.is_none(), "the mark of {id}");
+        refused += usize::from(table.gates[0].tree().get(&id.to_be_bytes(), stays).is_err());
+    }
+    assert!((1..500).contains(&refused), "{refused}");
+}
+
+/// A leaf of the first table's rows, and the blocks that hold nothing else.
+fn one_leaf(os: &Arc<SimOs>) -> (PageId, BTreeSet<u64>) {
+    let dir = Directory::open(os.clone(), DATA, None).unwrap();
+    let pages = dir.map().unwrap().pages;
+    let tree = pages.iter().map(|p| p.tree).filter(|t| t.0 >= 16).min().unwrap();
+    let block = BLOCK_BYTES as u64;
+    let blocks = |leaf: PageId, own: bool| -> BTreeSet<u64> {
+        let some = pages.iter().filter(|place| (place.page == leaf) == own);
+        some.flat_map(|p| p.offset / block..=(p.offset + p.bytes as u64 - 1) / block).collect()
+    };
+    let is_leaf = |page| dir.page(page).unwrap().node.level == 0;
+    let of_tree = pages.iter().filter(|p| p.tree == tree && is_leaf(p.page));
+    let own = of_tree.map(|p| {
+        let others = blocks(p.page, false);
+        (p.page, blocks(p.page, true).difference(&others).copied().collect::<BTreeSet<u64>>())
+    });
+    own.into_iter().find(|(_, blocks)| !blocks.is_empty()).unwrap()
+}

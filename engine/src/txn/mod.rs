@@ -82,7 +82,8 @@ pub use old_versions::{OldVersions, OLD_VERSIONS_TREE};
 pub use read::{ReadMode, WaitPolicy};
 pub use registry::{Open, PurgeItem, Registry};
 pub use session::{
-    Context, Savepoint, Session, RECORD_ABORT, RECORD_COMMIT, RECORD_PREPARE, RECORD_REVERTED,
+    Context, Savepoint, Session, Stopped, RECORD_ABORT, RECORD_COMMIT, RECORD_PREPARE,
+    RECORD_REVERTED,
 };
 pub use snapshot::Snapshot;
 pub use table::{TxnState, TxnTable, Unsettled};

@@ -7,7 +7,7 @@
 use super::along::Along;
 use super::note::Note;
 use super::registry::{Open, PurgeItem};
-use super::session::{Context, RECORD_REVERTED};
+use super::session::{Context, Stopped, RECORD_REVERTED};
 use super::trees::TreeGate;
 use super::TxnState;
 use crate::base::{Csn, EntryHeader, Error, Lsn, Result, TreeId, TxnId};
@@ -199,9 +199,10 @@ impl Context {
         met
     }
 
-    /// `instead`, if `done` failed at damage and its work was put aside.
-    fn unless_put_aside<T>(&self, tree: Option<TreeId>, done: Result<T>, instead: T) -> Result<T> {
-        let aside = |error: &Error| self.put_aside.get().is_some_and(|put| put(tree, error));
+    /// `instead`, if `done` failed at damage and its work was put aside. To be asked once for each
+    /// error: whoever judges counts the tries.
+    fn unless_put_aside<T>(&self, work: Stopped, done: Result<T>, instead: T) -> Result<T> {
+        let aside = |error: &Error| self.put_aside.get().is_some_and(|put| put(work, error));
         match done {
             Err(error) if error.is_bad_read() && aside(&error) => Ok(instead),
             other => other,
@@ -281,7 +282,7 @@ impl Context {
             let record = self.own_version(open.id, lsn, ahead)?;
             if record.replaced.is_some() {
                 let done = self.revert_version(open.id, lsn, &record);
-                self.unless_put_aside(Some(record.tree), done, false)?;
+                self.unless_put_aside(Stopped::Page(record.tree), done, false)?;
             } else {
                 let entries = inserted.entry(record.tree).or_default();
                 entries.entry(record.key).or_insert(lsn);
@@ -312,7 +313,7 @@ impl Context {
             let swept = remove_from_leaf(&gate, key, txn, entries);
             // What lies in other leaves must go all the same.
             let behind = Some(Bound::Excluded(key.clone()));
-            let rest = self.unless_put_aside(Some(tree), swept, behind)?;
+            let rest = self.unless_put_aside(Stopped::Page(tree), swept, behind)?;
             let next = rest.and_then(|from| entries.range((from, Bound::Unbounded)).next());
             at = next.map(|(key, _)| key);
         }
@@ -329,12 +330,9 @@ impl Context {
                 false => self.table.oldest_snapshot_csn(),
             };
             let Some(item) = self.registry.peek_purge(oldest) else { return Ok(false) };
-            // Where the log cannot be read, delete marks stay: they take room, no more.
-            let purged = self.purge_transaction(item, &mut left, &mut ahead);
-            let rest = self.unless_put_aside(None, purged, Lsn::ZERO)?;
-            match rest {
+            match self.purge_transaction(item, &mut left, &mut ahead)? {
                 Lsn::ZERO => self.registry.pop_purge(item.txn),
-                _ => self.registry.shorten_purge(item.txn, rest),
+                rest => self.registry.shorten_purge(item.txn, rest),
             }
         }
         Ok(true)
@@ -354,14 +352,19 @@ impl Context {
             if *budget == 0 {
                 return Ok(lsn);
             }
-            let record = match self.version_along(lsn, ahead) {
+            let read = match self.version_along(lsn, ahead) {
                 // Moved in between.
                 Err(Error::NotRetained) if lsn < self.old.moved_to() => break,
-                other => other?,
+                other => other.map(Some),
+            };
+            // Where the log cannot be read, delete marks stay: they take room, no more.
+            let Some(record) = self.unless_put_aside(Stopped::Log, read, None)? else {
+                self.marks_left.fetch_add(1, Ordering::Relaxed);
+                break;
             };
             *budget -= 1;
             if record.deletes {
-                self.purge_mark(record.tree, &record.key, (item.txn, lsn))?;
+                self.purge_own(&record, (item.txn, lsn))?;
             }
             lsn = record.previous_lsn;
         }
@@ -371,12 +374,27 @@ impl Context {
 
     /// Removes a delete mark, if it still stands.
     pub(super) fn purge_mark(&self, tree: TreeId, key: &[u8], stands: (TxnId, Lsn)) -> Result<Met> {
-        self.at_version(tree, key, stands, &mut || Change::remove(&[][..]))
+        let met = self.at_version(tree, key, stands, &mut || Change::remove(&[][..]));
+        self.unless_put_aside(Stopped::Page(tree), met, Met::Nothing)
+    }
+
+    /// The same for a mark that its own record names. Damage costs this mark, and no mark of
+    /// another page.
+    fn purge_own(&self, mark: &VersionRecord, stands: (TxnId, Lsn)) -> Result<()> {
+        let remove = &mut || Change::remove(&[][..]);
+        let met = self.at_version(mark.tree, &mark.key, stands, remove);
+        let is_lost = met.is_err();
+        self.unless_put_aside(Stopped::Mark(mark.tree), met, Met::Nothing)?;
+        if is_lost {
+            self.marks_left.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(())
     }
 
     /// What has become of a version.
     pub(super) fn look_at(&self, tree: TreeId, key: &[u8], stands: (TxnId, Lsn)) -> Result<Met> {
-        self.at_version(tree, key, stands, &mut || Change::Keep)
+        let met = self.at_version(tree, key, stands, &mut || Change::Keep);
+        self.unless_put_aside(Stopped::Page(tree), met, Met::Nothing)
     }
 
     /// Whether the newest version of `key` is still the one that `head` names.
@@ -399,8 +417,7 @@ impl Context {
     ) -> Result<Met> {
         let Some(gate) = self.trees.get(tree) else { return Ok(Met::Nothing) };
         let Some(_inside) = gate.enter() else { return Ok(Met::Nothing) };
-        let met = self.change_if(&gate, key, stands, change);
-        self.unless_put_aside(Some(tree), met, Met::Nothing)
+        self.change_if(&gate, key, stands, change)
     }
 }
 

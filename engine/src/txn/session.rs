@@ -19,7 +19,7 @@ use crate::os::rank::Rank;
 use crate::os::sync::{Mutex, Ranked};
 use crate::wal::{Appended, ReadAhead, Wal};
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -33,7 +33,18 @@ const _: () = assert!(RECORD_TREE == 1);
 pub type WaitReport = dyn Fn(u64, u64) + Send + Sync;
 
 /// Decides about background work that met damage, and reports it. Called with no latch held.
-pub type PutAside = dyn Fn(Option<TreeId>, &Error) -> bool + Send + Sync;
+pub type PutAside = dyn Fn(Stopped, &Error) -> bool + Send + Sync;
+
+/// Background work that damage stops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stopped {
+    /// In a page of this tree, and to be done before anybody reads it.
+    Page(TreeId),
+    /// The purge of a delete mark in this tree, which may as well stay.
+    Mark(TreeId),
+    /// The purge of all marks that an unreadable part of the log tells of.
+    Log,
+}
 
 /// What all sessions share.
 pub struct Context {
@@ -47,7 +58,7 @@ pub struct Context {
     /// Rolled back, waiting for the background revert.
     pub to_revert: Mutex<VecDeque<Arc<Open>>>,
     pub report_wait: Box<WaitReport>,
-    /// Whether work that a damaged page (`tree` is given) or log record stops is put aside.
+    /// Whether work that damage stops is put aside.
     pub put_aside: OnceLock<Box<PutAside>>,
     /// One thread purges, one reverts, at a time; each keeps the log it has just read.
     pub purging: Mutex<ReadAhead>,
@@ -56,6 +67,8 @@ pub struct Context {
     pub revert_goes_on: AtomicBool,
     /// See [`Context::take_met_rolled_back`].
     pub met_rolled_back: AtomicU32,
+    /// Delete marks, or transactions with such, that stay because they were not purged in time.
+    pub marks_left: AtomicU64,
 }
 
 impl Context {
