@@ -350,7 +350,11 @@ fn run(engine: &Weak<Engine>, bell: &Bell, worker: &Worker) {
     }
 }
 
-fn report(engine: &Engine, worker: &str, error: &Error) {
+/// Tells people, but not of work that the end of the engine breaks off.
+pub(super) fn report(engine: &Engine, worker: &str, error: &Error) {
+    if matches!(error, Error::Refused(_)) && engine.check_running().is_err() {
+        return;
+    }
     let text = engine.describe_damage(error);
     engine.host.log(Level::Error, &format!("{worker}: {text}"));
 }

@@ -582,3 +582,19 @@ fn the_oracle_sees_an_older_state() {
     let tried = try_case(machine_with(&db.older), &db, true);
     assert!(tried.as_ref().is_err_and(|why| why.contains("wrong")), "{tried:?}");
 }
+
+/// The error log spoke of a refusal at a shutdown that went well.
+#[test]
+fn what_the_shutdown_breaks_off_is_no_news() {
+    let listener = Arc::new(Listener::default());
+    let engine = open_with(SimOs::new(7), listener.clone()).unwrap();
+    let full = Error::Full { what: "disk" };
+    background::report(&engine, "sluice-stats", &full);
+    assert_eq!(listener.0.lock().unwrap().len(), 1);
+    engine.shutdown().unwrap();
+    let ended = engine.check_running().unwrap_err();
+    background::report(&engine, "sluice-stats", &ended);
+    assert_eq!(listener.0.lock().unwrap().len(), 1);
+    background::report(&engine, "sluice-stats", &full);
+    assert_eq!(listener.0.lock().unwrap().len(), 2);
+}
