@@ -94,6 +94,9 @@ impl Engine {
             .remove(&mut session, name)
             .and_then(|()| self.catalog.remove_statistics(&mut session, &table.def));
         let end = self.commit_ddl(session, removed)?;
+        if planted::is(Bug::DropNotInMemory) {
+            self.wal.flush_to(end)?;
+        }
         self.tables.write().remove(name);
         table.retire();
         self.drop_trees(table.def.trees().map(|index| index.tree).collect());
@@ -193,7 +196,10 @@ impl Engine {
         }
         #[cfg(test)]
         ddl_tests::commits(self);
-        Ok(session.finish_commit().unwrap_or(Lsn::ZERO))
+        let end = session.finish_commit().unwrap_or(Lsn::ZERO);
+        #[cfg(feature = "sim")]
+        super::simulated::note_ddl(end);
+        Ok(end)
     }
 
     /// From which snapshot on a new table is known; temporary ones are their session's alone.

@@ -79,6 +79,8 @@ pub use engine::Engine;
 pub use estimate::TableSize;
 pub use open::Geometry;
 pub use overtaken::RowNames;
+#[cfg(feature = "sim")]
+pub use simulated::take_ddl_ends;
 pub use statistics::KeyParts;
 pub use table::{IndexSpec, Table, TableSpec};
 pub use trx::{Entry, RowWrite, TableCursor as Cursor, Trx};

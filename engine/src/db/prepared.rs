@@ -31,7 +31,18 @@ impl Engine {
 
     /// Commits a prepared transaction; durable when it returns. `false`: no such XID here.
     pub fn commit_prepared(&self, xid: &[u8]) -> Result<bool> {
+        self.commit_adopted(xid, |_| {})
+    }
+
+    /// `publish` runs between the commit's place in the order and the release of its locks.
+    pub(super) fn commit_adopted(
+        &self,
+        xid: &[u8],
+        publish: impl FnOnce(&Session),
+    ) -> Result<bool> {
         let Some(mut session) = self.adopt(xid) else { return Ok(false) };
+        session.commit_ordered();
+        publish(&session);
         if let Some(end) = session.finish_commit() {
             self.wal.flush_to(end)?;
         }

@@ -13,6 +13,7 @@ use crate::base::{Error, Lsn, PageId, Result, TreeId};
 use crate::btree::{change_creates_page, decode_record, RECORD_TREE};
 use crate::buffer::{Pool, Tail};
 use crate::catalog::{CATALOG_TREE, FIRST_USER_TREE};
+use crate::os::planted::{self, Bug};
 use crate::os::rank::Rank;
 use crate::os::sync::{self, Mutex, Ranked};
 use crate::os::SIMULATED;
@@ -202,7 +203,12 @@ fn put_aside(
     }
     let error = error.of_page(page);
     match unreadable.judge(&error) {
-        Verdict::TryAgain => return Aside::Later(error),
+        Verdict::TryAgain => {
+            if planted::is(Bug::UnreadForgetsRedo) {
+                pool.forget_owed(tree);
+            }
+            return Aside::Later(error);
+        }
         Verdict::DiskAway => return Aside::Failed(error),
         Verdict::GiveUp if tree < FIRST_USER_TREE => return Aside::Failed(catalog_damaged(&error)),
         Verdict::GiveUp => {}

@@ -6,7 +6,23 @@ use super::trx::Trx;
 use crate::base::{Csn, EntryHeader, Lsn, Result, TreeId};
 use crate::btree::{Direction, LeafEnd};
 use crate::txn::TreeGate;
+use std::cell::RefCell;
 use std::ops::{Bound, ControlFlow};
+use std::sync::atomic::Ordering;
+
+thread_local! {
+    static DDL_ENDS: RefCell<Vec<Lsn>> = const { RefCell::new(Vec::new()) };
+}
+
+pub(super) fn note_ddl(end: Lsn) {
+    DDL_ENDS.with_borrow_mut(|ends| ends.push(end));
+}
+
+/// The ends of the DDL commits of this thread since the last call. Two of one statement: the second
+/// takes the first one back.
+pub fn take_ddl_ends() -> Vec<Lsn> {
+    DDL_ENDS.take()
+}
 
 impl Trx {
     /// The place in the order of commits, between `commit_ordered` and `commit`: number, and end
@@ -24,6 +40,33 @@ impl Trx {
 impl Engine {
     pub fn flush_at_commit(&self) -> FlushAtCommit {
         self.config.flush_at_commit
+    }
+
+    /// Commits a prepared transaction, and tells of its place in the order before others can see
+    /// that it has ended.
+    pub fn commit_prepared_told(&self, xid: &[u8], tell: impl FnOnce(Csn, Lsn)) -> Result<bool> {
+        self.commit_adopted(xid, |session| {
+            if let Some((csn, end)) = session.published() {
+                tell(csn, end);
+            }
+        })
+    }
+
+    /// Delete marks that nobody purges any more, because what names them could not be read: at
+    /// least so many.
+    pub fn marks_left(&self) -> u64 {
+        self.ctx.marks_left.load(Ordering::Relaxed)
+    }
+
+    pub fn given_up_pages(&self) -> usize {
+        self.pool.given_up().len()
+    }
+
+    /// Those of one table.
+    pub fn given_up_in(&self, name: &str) -> Result<usize> {
+        let Some(table) = self.table(name)? else { return Ok(0) };
+        let trees: Vec<TreeId> = table.def.trees().map(|index| index.tree).collect();
+        Ok(self.pool.given_up().iter().filter(|(_, tree)| trees.contains(tree)).count())
     }
 
     /// A checkpoint for space only, as the background makes it.

@@ -51,11 +51,21 @@ pub enum Bug {
     LivesNotKeptApart,
     /// A full table of open files counts as a failed write of the log.
     NoHandlePoisons,
+    /// Statements that replace a table do not wait for prepared transactions with changes in it.
+    PreparedIgnored,
+    /// A table is dropped, and stays in memory because the flush of that fails.
+    DropNotInMemory,
+    /// A page that cannot be read now is put aside, and the redo that it owes forgotten.
+    UnreadForgetsRedo,
+    /// A group of the log counts as written though the disk was full in the middle of it.
+    HalfGroupWritten,
+    /// Nobody looks at an interval that begins with the key in question.
+    EqualKeyNotChecked,
 }
 
 #[cfg(feature = "sim")]
 impl Bug {
-    pub const ALL: [Bug; 22] = [
+    pub const ALL: [Bug; 27] = [
         Bug::CommitWithoutFlush,
         Bug::LogWriteNotDurable,
         Bug::CheckpointWithoutStoreSync,
@@ -78,6 +88,11 @@ impl Bug {
         Bug::OwedNotInRedoPoint,
         Bug::LivesNotKeptApart,
         Bug::NoHandlePoisons,
+        Bug::PreparedIgnored,
+        Bug::DropNotInMemory,
+        Bug::UnreadForgetsRedo,
+        Bug::HalfGroupWritten,
+        Bug::EqualKeyNotChecked,
     ];
 }
 

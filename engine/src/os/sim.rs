@@ -102,13 +102,35 @@ pub enum Fault {
     PowerCut,
 }
 
+/// Files that have their troubles together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Pages,
+    /// Superblock and page map.
+    Map,
+    Log,
+}
+
+impl Kind {
+    fn has(self, path: &Path) -> bool {
+        match self {
+            Kind::Pages => begins(path, Some("pages")),
+            Kind::Map => begins(path, Some("map")) || begins(path, Some("superblock")),
+            Kind::Log => path.extension().is_some_and(|end| end == "log"),
+        }
+    }
+}
+
 /// A fault that comes and goes by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
-    /// Reads that touch these bytes of the pages file fail with EIO.
-    Reads { from: u64, to: u64 },
+    /// Reads that touch these bytes of such a file fail with EIO.
+    Reads { of: Kind, from: u64, to: u64 },
     /// The first write or sync fails with EIO; half of such writes reach the file.
     Write,
+    /// The first write over what is there fails with ENOSPC, as on a file system that copies on
+    /// write; half of such writes reach the file.
+    Overwrite,
     /// No further file can be opened, nor a directory for a moment (`EMFILE`).
     OpenFiles,
     /// One of so many calls that need new space fails with ENOSPC; whoever asks finds the disk full
@@ -343,6 +365,7 @@ impl World {
     fn suffer(&mut self, op: &'static str, path: &Path, now: u64) -> Result<()> {
         let hits = |trouble: &Trouble| match trouble {
             Trouble::Write => matches!(op, "write" | "overwrite" | "sync"),
+            Trouble::Overwrite => op == "overwrite",
             Trouble::Space { one_of } => {
                 now % one_of == 0 && !matches!(op, "sync" | "remove" | "overwrite")
             }
@@ -354,7 +377,10 @@ impl World {
                 self.spells.retain(|spell| spell.trouble != Trouble::Write);
                 Err(Error::io(op, path, io::Error::from_raw_os_error(libc::EIO)))
             }
-            Some(_) => Err(Error::Full { what: "disk" }),
+            Some(trouble) => {
+                self.spells.retain(|s| s.trouble != trouble || trouble != Trouble::Overwrite);
+                Err(Error::Full { what: "disk" })
+            }
             None => Ok(()),
         }
     }
@@ -434,7 +460,8 @@ impl Os for SimOs {
             (None, false) => return Err(no_such_file("open", path)),
         };
         world.open_files += 1;
-        let handle = Handle { world: Arc::clone(&self.world), inode, life: world.life };
+        let (life, is_direct) = (world.life, mode.direct);
+        let handle = Handle { world: Arc::clone(&self.world), inode, life, is_direct };
         Ok(Arc::new(SimFile { handle: Arc::new(handle), path: path.to_path_buf() }))
     }
 
@@ -531,6 +558,7 @@ struct Handle {
     world: Arc<Mutex<World>>,
     inode: usize,
     life: u64,
+    is_direct: bool,
 }
 
 impl Drop for Handle {
@@ -561,13 +589,26 @@ impl SimFile {
     fn check_read(&self, from: u64, to: u64) -> Result<()> {
         let mut world = self.handle.world.lock();
         let hits = |trouble: &Trouble| match trouble {
-            Trouble::Reads { from: bad, to: end } => from < *end && *bad < to,
+            Trouble::Reads { of, from: bad, to: end } => {
+                from < *end && *bad < to && of.has(&self.path)
+            }
             _ => false,
         };
-        match begins(&self.path, Some("pages")) && world.meet(hits).is_some() {
+        match world.meet(hits).is_some() {
             true => Err(Error::io("read", &self.path, io::Error::from_raw_os_error(libc::EIO))),
             false => Ok(()),
         }
+    }
+
+    /// What a device wants of direct I/O: without it a real one refuses, or goes another way.
+    fn check_aligned(&self, buf: &[u8], offset: u64) {
+        if !self.handle.is_direct {
+            return;
+        }
+        let (at, len, block) = (buf.as_ptr() as usize, buf.len(), BLOCK_BYTES);
+        let is_aligned = at % block == 0 && len % block == 0 && offset % block as u64 == 0;
+        let path = self.path.display();
+        assert!(is_aligned, "direct I/O of {len} bytes at {offset} of {path}, from {at:#x}");
     }
 
     fn check_capacity(&self, len: u64) -> Result<()> {
@@ -597,7 +638,8 @@ impl SimFile {
                 let reached = match world.fail_at {
                     Some((_, Fault::PowerCut)) => true,
                     Some((at, Fault::IoError | Fault::NoSpaceOnce)) => at % 2 == 0,
-                    _ => matches!(e, Error::Io { .. }) && world.mutations % 2 == 0,
+                    _ if matches!(e, Error::Full { .. }) && op == "write" => false,
+                    _ => world.mutations % 2 == 0,
                 };
                 if writes && reached {
                     f(&mut world.inodes[self.handle.inode])?;
@@ -631,6 +673,7 @@ impl File for SimFile {
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
         stall("read");
+        self.check_aligned(buf, offset);
         self.check_places(buf.len(), offset)?;
         self.check_read(offset, offset + buf.len() as u64)?;
         self.with("read", false, |inode| {
@@ -646,6 +689,7 @@ impl File for SimFile {
 
     fn write_at(&self, buf: &[u8], offset: u64) -> Result<()> {
         stall("write");
+        self.check_aligned(buf, offset);
         // Blocks that are there already need no new space.
         let end = offset as usize + buf.len();
         let inside = self.with("stat", false, |inode| Ok(end <= inode.live.len()))?;

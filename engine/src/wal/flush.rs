@@ -306,6 +306,10 @@ impl Wal {
             false => file.write_at(piece.bytes(), offset),
         };
         // The blocks were there: even a full disk is a failed write here, not a missing segment.
+        let result = match result {
+            Err(Error::Full { .. }) if planted::is(Bug::HalfGroupWritten) => Ok(()),
+            other => other,
+        };
         result.map_err(|e| match e {
             Error::Full { .. } => {
                 Error::io("write", file.path(), std::io::ErrorKind::StorageFull.into())

@@ -1,9 +1,10 @@
 //! Reading whole tables, and comparing what all indexes of one say.
 
+use crate::model::Found;
 use crate::row::{Row, Rows};
-use sluice_engine::base::Result;
+use sluice_engine::base::{Error, Result};
 use sluice_engine::db::{CheckDepth, Cursor, Direction, Engine, ReadMode, Table, Trx};
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -57,12 +58,19 @@ pub fn index_fits(
     Ok(())
 }
 
-/// All rows of all tables, as a new snapshot sees them; every index must agree.
-pub fn everything(engine: &Arc<Engine>, session: u64) -> BTreeMap<String, Rows> {
+/// All rows of all tables, as a new snapshot sees them; every index must agree. Of a table that lost
+/// pages, the rows below `ids` that can be read.
+pub fn everything(engine: &Arc<Engine>, session: u64, ids: u64) -> Found {
     let mut trx = engine.begin(session);
-    let mut all = BTreeMap::new();
+    let mut all = Found::default();
     for name in engine.table_names() {
         let table = table(engine, &name);
+        if engine.given_up_in(&name).expect("a table") > 0 {
+            let (rows, unreadable) = readable(&mut trx, &table, ids);
+            all.tables.insert(name.clone(), rows);
+            all.unreadable.insert(name, unreadable);
+            continue;
+        }
         let found = rows(&mut trx, &table, Direction::Forward).expect("a scan");
         for index in 1..table.index_count() {
             for way in [Direction::Forward, Direction::Backward] {
@@ -74,9 +82,24 @@ pub fn everything(engine: &Arc<Engine>, session: u64) -> BTreeMap<String, Rows> 
             .expect("the table is there")
             .faults;
         assert!(faults.is_empty(), "{faults:?}");
-        all.insert(name, found);
+        all.tables.insert(name, found);
     }
     all
+}
+
+/// A row of a table that lost pages is right, or there is an error.
+fn readable(trx: &mut Trx, table: &Arc<Table>, ids: u64) -> (Rows, BTreeSet<u32>) {
+    let (mut rows, mut unreadable) = (Rows::new(), BTreeSet::new());
+    for id in 0..ids as u32 {
+        let (key, mut payload) = (id.to_be_bytes(), Vec::new());
+        match trx.get(table, 0, &key, ReadMode::Snapshot, &mut payload) {
+            Ok(true) => drop(rows.insert(id, Row::parse(&key, &payload))),
+            Ok(false) => {}
+            Err(Error::Corrupt { .. }) => drop(unreadable.insert(id)),
+            Err(error) => panic!("{error}"),
+        }
+    }
+    (rows, unreadable)
 }
 
 pub fn table(engine: &Engine, name: &str) -> Arc<Table> {

@@ -9,6 +9,7 @@
 //! sequence of events, and that must hold at least what was acknowledged as durable.
 
 use crate::row::{Row, Rows};
+use sluice_engine::os::sim::SimRng;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
@@ -29,6 +30,17 @@ pub enum Ddl {
     Drop { name: String },
     Rename { from: String, to: String },
     Truncate { name: String, key: TableKey },
+}
+
+impl Ddl {
+    /// What takes it back.
+    fn inverse(&self) -> Ddl {
+        match self {
+            Ddl::Create { name, .. } => Ddl::Drop { name: name.clone() },
+            Ddl::Rename { from, to } => Ddl::Rename { from: to.clone(), to: from.clone() },
+            Ddl::Drop { .. } | Ddl::Truncate { .. } => panic!("{self:?} is not taken back"),
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -52,6 +64,12 @@ struct Prepared {
     is_sure: bool,
     /// Somebody has asked for its rollback.
     may_be_gone: bool,
+    /// Tables that it may have written to.
+    wrote: BTreeSet<TableKey>,
+    /// Its session has gone, and nobody has ended it yet.
+    is_detached: bool,
+    /// Somebody is about to end it.
+    is_taken: bool,
 }
 
 /// Everything that must survive a crash.
@@ -88,11 +106,28 @@ impl State {
         self.names.get(name).and_then(|key| self.rows.get(key)).cloned().unwrap_or_default()
     }
 
-    fn is_like(&self, found: &BTreeMap<String, Rows>) -> bool {
+    fn is_like(&self, found: &Found) -> bool {
         let empty = Rows::new();
-        self.names.keys().eq(found.keys())
-            && self.names.iter().all(|(n, key)| self.rows.get(key).unwrap_or(&empty) == &found[n])
+        self.names.keys().eq(found.tables.keys())
+            && self.names.iter().all(|(name, key)| {
+                let (known, rows) = (self.rows.get(key).unwrap_or(&empty), &found.tables[name]);
+                match found.unreadable.get(name) {
+                    None => known == rows,
+                    Some(unreadable) => {
+                        let mut ids = known.keys().chain(rows.keys());
+                        ids.all(|id| unreadable.contains(id) || known.get(id) == rows.get(id))
+                    }
+                }
+            })
     }
+}
+
+/// What a recovery has brought.
+#[derive(Debug, Default)]
+pub struct Found {
+    pub tables: BTreeMap<String, Rows>,
+    /// Of tables with pages that were given up: rows that nobody can read.
+    pub unreadable: BTreeMap<String, BTreeSet<u32>>,
 }
 
 #[derive(Default)]
@@ -186,10 +221,53 @@ impl Model {
         format!("xid-{}", self.next_xid).into_bytes()
     }
 
-    pub fn preparing(&mut self, xid: &Xid, changes: &Changes) {
-        let changes = changes.clone();
-        let prepared = Prepared { changes, is_sure: false, may_be_gone: false };
+    pub fn preparing(&mut self, xid: &Xid, changes: &Changes, wrote: BTreeSet<TableKey>) {
+        let prepared = Prepared {
+            changes: changes.clone(),
+            is_sure: false,
+            may_be_gone: false,
+            wrote,
+            is_detached: false,
+            is_taken: false,
+        };
         self.prepared.insert(xid.clone(), prepared);
+    }
+
+    pub fn detached(&mut self, xid: &Xid) {
+        self.prepared.get_mut(xid).expect("a prepared transaction").is_detached = true;
+    }
+
+    /// A prepared transaction without a session, for somebody who ends it.
+    pub fn take_detached(&mut self, rng: &mut SimRng) -> Option<(Xid, Changes)> {
+        let free = |p: &Prepared| p.is_detached && !p.is_taken;
+        let mut all: Vec<_> = self.prepared.iter_mut().filter(|(_, p)| free(p)).collect();
+        if all.is_empty() {
+            return None;
+        }
+        let at = rng.below(all.len() as u64) as usize;
+        let (xid, prepared) = &mut all[at];
+        prepared.is_taken = true;
+        Some(((*xid).clone(), prepared.changes.clone()))
+    }
+
+    /// Prepared transactions without a session that have changes in the table for sure.
+    pub fn prepared_in(&self, table: TableKey) -> Vec<Xid> {
+        self.detached_with(|p| p.changes.keys().any(|(of, _)| *of == table))
+    }
+
+    /// Those that may have.
+    pub fn perhaps_prepared_in(&self, table: TableKey) -> Vec<Xid> {
+        self.detached_with(|p| p.wrote.contains(&table))
+    }
+
+    fn detached_with(&self, fits: impl Fn(&Prepared) -> bool) -> Vec<Xid> {
+        let all = self.prepared.iter().filter(|(_, p)| p.is_detached && fits(p));
+        all.map(|(xid, _)| xid.clone()).collect()
+    }
+
+    /// Its end has its place in the order; its locks are still held.
+    pub fn ended(&mut self, xid: &Xid) {
+        self.prepared.get_mut(xid).expect("a prepared transaction").is_detached = false;
     }
 
     pub fn prepare_is_sure(&mut self, xid: &Xid) {
@@ -200,7 +278,7 @@ impl Model {
 
     pub fn rolling_back(&mut self, xid: &Xid) {
         if let Some(prepared) = self.prepared.get_mut(xid) {
-            prepared.may_be_gone = true;
+            (prepared.may_be_gone, prepared.is_detached) = (true, false);
         }
     }
 
@@ -251,9 +329,28 @@ impl Model {
         Some(ddl)
     }
 
-    pub fn ddl_done(&mut self) {
-        let (ddl, lsn) = self.ddl.take().expect("a statement under way");
-        self.durable_up_to(lsn);
+    /// Nothing has happened.
+    pub fn ddl_refused(&mut self) {
+        (self.ddl, self.exclusive) = (None, None);
+    }
+
+    /// The statement is over, and has committed at these places: not at all, once, or a second time
+    /// to take it back. An error leaves open whether that is durable.
+    pub fn ddl_over(&mut self, ends: &[u64], is_durable: bool) {
+        let (ddl, _) = self.ddl.take().expect("a statement under way");
+        self.exclusive = None;
+        if let [end, ..] = ends {
+            self.ddl_event(ddl.clone(), *end);
+        }
+        if let [_, end] = ends {
+            self.ddl_event(ddl.inverse(), *end);
+        }
+        if let (true, Some(end)) = (is_durable, ends.last()) {
+            self.durable_up_to(*end);
+        }
+    }
+
+    fn ddl_event(&mut self, ddl: Ddl, lsn: u64) {
         self.ddl_count += 1;
         let mut state = State { names: std::mem::take(&mut self.names), ..State::default() };
         state.apply(&ddl);
@@ -262,7 +359,6 @@ impl Model {
             self.born.insert(*key, self.ddl_count);
         }
         self.events.push(Event { lsn, what: What::Ddl(ddl) });
-        self.exclusive = None;
     }
 
     /// Was the table made after a snapshot that saw `ddl_count` statements?
@@ -271,7 +367,7 @@ impl Model {
     }
 
     /// The machine has come up with `found`: from now on that is the base, if it may be.
-    pub fn recovered(&mut self, found: &BTreeMap<String, Rows>, xids: &[Xid], all: bool) {
+    pub fn recovered(&mut self, found: &Found, xids: &[Xid], all: bool) {
         self.events.sort_by_key(|event| event.lsn);
         let durable_lsn = if all { u64::MAX } else { self.durable_lsn };
         let surely = self.events.iter().filter(|e| e.lsn <= durable_lsn).count();
@@ -283,7 +379,7 @@ impl Model {
     }
 
     /// The state after the longest beginning of the events that fits, at least `surely` of them.
-    fn matching(&self, found: &BTreeMap<String, Rows>, surely: usize) -> Option<(State, usize)> {
+    fn matching(&self, found: &Found, surely: usize) -> Option<(State, usize)> {
         let with_ddl = self.ddl.as_ref().and_then(|(ddl, lsn)| {
             let before = self.events.iter().filter(|e| e.lsn <= *lsn).count();
             self.longest(found, surely.max(before), Some(ddl))
@@ -291,12 +387,7 @@ impl Model {
         with_ddl.or_else(|| self.longest(found, surely, None))
     }
 
-    fn longest(
-        &self,
-        found: &BTreeMap<String, Rows>,
-        least: usize,
-        ddl: Option<&Ddl>,
-    ) -> Option<(State, usize)> {
+    fn longest(&self, found: &Found, least: usize, ddl: Option<&Ddl>) -> Option<(State, usize)> {
         let mut state = self.base.clone();
         let mut best = None;
         for count in 0..=self.events.len() {
@@ -318,7 +409,8 @@ impl Model {
         best
     }
 
-    fn difference(&self, found: &BTreeMap<String, Rows>, surely: usize) -> String {
+    fn difference(&self, found: &Found, surely: usize) -> String {
+        let (unreadable, found) = (&found.unreadable, &found.tables);
         let mut state = self.base.clone();
         for event in &self.events[..surely] {
             match &event.what {
@@ -337,7 +429,8 @@ impl Model {
         for (name, rows) in found {
             let known = state.table(name);
             let ids: BTreeSet<u32> = known.keys().chain(rows.keys()).copied().collect();
-            let other = |id: &u32| known.get(id) != rows.get(id);
+            let hidden = |id: &u32| unreadable.get(name).is_some_and(|ids| ids.contains(id));
+            let other = |id: &u32| !hidden(id) && known.get(id) != rows.get(id);
             for id in ids.into_iter().filter(other).take(3) {
                 text += &format!("; {name} {:?} found {:?}", known.get(&id), rows.get(&id));
             }
@@ -371,6 +464,7 @@ impl Model {
         self.prepared.retain(|xid, _| xids.contains(xid));
         for prepared in self.prepared.values_mut() {
             (prepared.is_sure, prepared.may_be_gone) = (true, false);
+            (prepared.is_detached, prepared.is_taken) = (true, false);
         }
         self.base = state;
     }
@@ -392,12 +486,19 @@ impl Model {
                 self.versions.insert((*key, *id), vec![(0, Some(row.clone()))]);
             }
         }
-        for prepared in self.prepared.values() {
-            let tables: BTreeSet<TableKey> = prepared.changes.keys().map(|key| key.0).collect();
-            for table in tables {
-                *self.users.entry(table).or_default() += 1;
-            }
-        }
+    }
+
+    /// At a life's beginning: a table that lost pages is dropped, and with it what was prepared
+    /// there.
+    pub fn drop_damaged(&mut self, name: &str) {
+        self.base.apply(&Ddl::Drop { name: name.to_string() });
+    }
+
+    /// XIDs of prepared transactions that may have written to the table of this name.
+    pub fn prepared_in_base(&self, name: &str) -> Vec<Xid> {
+        let key = self.base.names[name];
+        let all = self.prepared.iter().filter(|(_, p)| p.wrote.contains(&key));
+        all.map(|(xid, _)| xid.clone()).collect()
     }
 
     /// What must be there now, if nothing is under way.

@@ -7,12 +7,13 @@ use crate::row::spec;
 use crate::session::{PowerOff, Step};
 use crate::world::{Life, TABLES};
 use sluice_engine::base::{Error, Result};
-use sluice_engine::db::Engine;
-use sluice_engine::os::sim::SimRng;
+use sluice_engine::db::{take_ddl_ends, Engine};
+use sluice_engine::os::sim::{SimRng, Trouble};
 use sluice_engine::os::sync::sleep;
 use std::sync::Arc;
 use std::time::Duration;
 
+const SESSION_OF_DDL: u64 = 98;
 /// So many times a table's end is tried while others use it.
 const TRIES_MAX: u64 = 50;
 
@@ -48,6 +49,10 @@ fn one_ddl(life: &Life, rng: &mut SimRng) -> Step {
         Ddl::Rename { from, .. } => from,
     };
     let Some(ddl) = life.model().begin_ddl(&name, make) else { return Ok(()) };
+    if !wait_for_prepared(life, &name, rng)? {
+        return Ok(());
+    }
+    trouble_ddl(life, rng);
     run_ddl(life, &ddl)?;
     if rng.chance(life.habits.sudden_percent) {
         // The map without the pages of a dropped table, and a log that still tells of them.
@@ -84,6 +89,10 @@ fn drop_between_checkpoints(life: &Life, rng: &mut SimRng) -> Step {
     }
     life.model().await_table(None);
     let Some(ddl) = begun else { return Ok(()) };
+    if !wait_for_prepared(life, &name, rng)? {
+        return Ok(());
+    }
+    trouble_ddl(life, rng);
     run_ddl(life, &ddl)?;
     sleep(Duration::from_micros(rng.below(20_000)));
     flushing(life, Engine::checkpoint_map_now)?;
@@ -93,19 +102,83 @@ fn drop_between_checkpoints(life: &Life, rng: &mut SimRng) -> Step {
     Ok(())
 }
 
+/// As a server does before a table goes, of which it has the metadata lock: a prepared transaction
+/// with changes there may have no session any more. False: the statement is refused.
+fn wait_for_prepared(
+    life: &Life,
+    name: &str,
+    rng: &mut SimRng,
+) -> std::result::Result<bool, PowerOff> {
+    let Some(key) = life.model().names.get(name).copied() else { return Ok(true) };
+    let table = life.engine.table(name).map_err(|error| life.power_off(&error))?;
+    let table = table.unwrap_or_else(|| panic!("no {name}"));
+    let before = life.model().perhaps_prepared_in(key);
+    let mut trx = life.engine.begin(SESSION_OF_DDL);
+    trx.set_lock_timeout(Duration::from_millis([0, 1, 20, 1000][rng.below(4) as usize]));
+    match trx.wait_for_prepared(&table) {
+        Ok(()) => {
+            let open = life.model().prepared_in(key);
+            assert!(open.is_empty(), "{name} is about to go beside prepared {}", open.len());
+            Ok(true)
+        }
+        Err(Error::LockTimeout) => {
+            assert!(!before.is_empty(), "DDL on {name} waits for nobody");
+            life.model().ddl_refused();
+            Ok(false)
+        }
+        Err(error) => {
+            let off = life.power_off(&error);
+            life.model().ddl_refused();
+            Err(off)
+        }
+    }
+}
+
+/// Some statements meet what is wrong with a machine at its worst moment.
+fn trouble_ddl(life: &Life, rng: &mut SimRng) {
+    if !rng.chance(life.habits.ddl_trouble_percent) {
+        return;
+    }
+    let trouble = match rng.below(10) {
+        0 => Trouble::Write,
+        1 => Trouble::Overwrite,
+        2..=4 => Trouble::OpenFiles,
+        n => Trouble::Space { one_of: 1 + n % 3 },
+    };
+    life.suffer(trouble, 1 + rng.below(2_000_000));
+}
+
 pub fn run_ddl(life: &Life, ddl: &Ddl) -> Step {
     let engine = &life.engine;
+    let before = |name: &String| engine.table(name).ok().flatten();
+    let before = match ddl {
+        Ddl::Truncate { name, .. } => before(name),
+        _ => None,
+    };
+    take_ddl_ends();
     let done = match ddl {
         Ddl::Create { name, .. } => engine.create_table(name, spec()),
         Ddl::Drop { name } => engine.drop_table(name).map(|found| assert!(found, "no {name}")),
         Ddl::Rename { from, to } => engine.rename_table(from, to),
         Ddl::Truncate { name, .. } => engine.truncate_table(name, 1),
     };
-    match done {
-        Ok(()) => life.model().ddl_done(),
-        Err(error) => return Err(life.power_off(&error)),
+    let ends: Vec<u64> = take_ddl_ends().into_iter().map(|end| end.0).collect();
+    if let Err(error) = &done {
+        let off = life.power_off(error);
+        if life.is_dark() {
+            // In doubt.
+            return Err(off);
+        }
     }
-    Ok(())
+    life.model().ddl_over(&ends, done.is_ok());
+    let names: Vec<String> = life.model().names.keys().cloned().collect();
+    assert_eq!(engine.table_names(), names, "tables after {ddl:?}, which answered {done:?}");
+    if let (Ddl::Truncate { name, .. }, Some(before)) = (ddl, before) {
+        let now = engine.table(name).ok().flatten();
+        let is_new = now.is_some_and(|now| !Arc::ptr_eq(&now, &before));
+        assert_eq!(is_new, !ends.is_empty(), "{name} after TRUNCATE, which answered {done:?}");
+    }
+    done.map_err(|error| life.power_off(&error))
 }
 
 /// Checkpoints of both kinds, garbage collection, flushes, kills of waiting sessions.

@@ -10,9 +10,6 @@ pub const SESSIONS_MAX: u64 = 6;
 /// Tells the profile's draw from the seed's other ones.
 const PROFILE_SALT: u64 = 0x30_12;
 
-/// The model does not know of DDL statements that fail: sick machines see none.
-const DDL_MEETS_FAULTS: bool = false;
-
 /// A kind of seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Profile {
@@ -31,16 +28,22 @@ pub enum Profile {
     /// The machine fails now and then with what is no loss of power: single places cannot be read, a
     /// write fails, no file can be opened, the disk is full.
     Sick,
+    /// The machine cannot read some places while the engine opens: what redo owes there stays owed.
+    Unread,
+    /// In every life a write or a sync fails, mostly in the middle of a DDL statement.
+    Failing,
 }
 
 impl Profile {
-    pub const ALL: [Profile; 6] = [
+    pub const ALL: [Profile; 8] = [
         Profile::Any,
         Profile::Worn,
         Profile::Moved,
         Profile::Dropped,
         Profile::Unflushed,
         Profile::Sick,
+        Profile::Unread,
+        Profile::Failing,
     ];
 
     pub fn of_seed(seed: u64) -> Profile {
@@ -50,9 +53,21 @@ impl Profile {
             25..=32 => Profile::Dropped,
             33..=40 => Profile::Unflushed,
             41..=52 => Profile::Sick,
+            53..=60 => Profile::Unread,
+            61..=70 => Profile::Failing,
             _ => Profile::Any,
         }
     }
+}
+
+/// What is wrong with a machine while sessions are at work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Illness {
+    None,
+    /// One write or sync fails.
+    Writes,
+    /// All kinds of trouble.
+    All,
 }
 
 /// Sizes of a seed.
@@ -72,8 +87,10 @@ pub struct Limits {
     pub segment_bytes: u64,
     /// If not, pages are as large on disk as in memory: segments fill up and are reused soon.
     pub is_compressed: bool,
-    /// The machine has spells of trouble.
-    pub is_sick: bool,
+    /// The machine has spells of trouble: of which kind while sessions are at work,
+    pub illness: Illness,
+    /// and in so many of a hundred openings.
+    pub sick_open_percent: u64,
     pub habits: Habits,
 }
 
@@ -94,6 +111,8 @@ pub struct Habits {
     pub ddl_percent: u64,
     /// So many of a hundred DDL statements are a table's end, between two checkpoints.
     pub drop_percent: u64,
+    /// So many of a hundred DDL statements have a trouble of their own.
+    pub ddl_trouble_percent: u64,
     /// Commits are never flushed by themselves.
     pub never_flushes: bool,
 }
@@ -127,15 +146,39 @@ impl Limits {
                 limits.habits.drop_percent = 80;
             }
             Profile::Sick => {
-                limits.is_sick = true;
+                limits.illness = Illness::All;
+                limits.sick_open_percent = 60;
                 limits.steps = 300 + rng.below(700);
                 limits.calls_per_life = 3_000;
                 limits.log_capacity_bytes = limits.log_capacity_bytes.min(256 << 10);
                 limits.habits.filler_bytes = 1_000;
                 limits.habits.sudden_percent = 0;
-                if !DDL_MEETS_FAULTS {
-                    limits.habits.ddl_percent = 0;
-                }
+                limits.habits.ddl_trouble_percent = 15;
+            }
+            Profile::Unread => {
+                limits.sick_open_percent = 100;
+                limits.lives = 4;
+                limits.steps = 300;
+                limits.calls_per_life = 1_000;
+                limits.log_capacity_bytes = 1 << 20;
+                limits.is_compressed = false;
+                limits.habits.ids = 250;
+                limits.habits.filler_bytes = 1_000;
+                limits.habits.patient_percent = 0;
+                limits.habits.sudden_percent = 0;
+                limits.habits.ddl_percent = 10;
+            }
+            Profile::Failing => {
+                limits.illness = Illness::Writes;
+                limits.lives = 4;
+                limits.sessions = 2;
+                limits.steps = 200;
+                limits.calls_per_life = 3_000;
+                limits.habits.ids = 20;
+                limits.habits.filler_bytes = 1_000;
+                limits.habits.patient_percent = 0;
+                limits.habits.sudden_percent = 0;
+                limits.habits.ddl_trouble_percent = 15;
             }
             Profile::Unflushed => {
                 limits.lives = 4;
@@ -167,6 +210,7 @@ impl Limits {
             sudden_percent: one_of([0, 0, 0, 20]),
             ddl_percent: 100,
             drop_percent: 0,
+            ddl_trouble_percent: 0,
             never_flushes: false,
         };
         Limits {
@@ -177,7 +221,8 @@ impl Limits {
             calls_per_life: one_of([60, 200, 500, 2000]),
             calls_per_recovery: one_of([15, 30, 60, 120]),
             idle_orders: 4,
-            is_sick: false,
+            illness: Illness::None,
+            sick_open_percent: 0,
             pool_bytes: one_of([1, 16, 32, 64]) << 14,
             page_map_bytes: one_of([0, 0, 1 << 12, 1 << 24]),
             log_capacity_bytes: one_of([192, 256, 512, 1024]) << 10,
@@ -203,5 +248,9 @@ impl Limits {
             ddl_percent: 5,
             ..self.habits
         };
+    }
+
+    pub fn is_sick(&self) -> bool {
+        self.illness != Illness::None || self.sick_open_percent > 0
     }
 }

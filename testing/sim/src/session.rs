@@ -148,7 +148,8 @@ impl Session {
             73..=76 => self.savepoint(),
             77..=80 => self.back_to_savepoint(),
             81..=84 => self.prepare(),
-            85.. if self.is_patient && !self.rng.chance(8) => self.read_snapshot(),
+            85..=86 => self.end_detached(),
+            87.. if self.is_patient && !self.rng.chance(8) => self.read_snapshot(),
             _ => self.end(),
         }
     }
@@ -509,7 +510,8 @@ impl Session {
         }
         self.check_guarded();
         let xid = self.model().new_xid();
-        self.model().preparing(&xid, &self.changes);
+        let wrote = self.used.values().map(|used| used.key).collect();
+        self.model().preparing(&xid, &self.changes, wrote);
         let flush = self.rng.chance(70);
         let done = self.trx.prepare(&xid, flush);
         self.xid = Some(xid.clone());
@@ -517,19 +519,51 @@ impl Session {
         if flush && self.life.commits_are_durable {
             self.model().prepare_is_sure(&xid);
         }
-        if self.rng.chance(5) {
-            self.disconnect();
+        if self.rng.chance(25) {
+            self.disconnect(&xid);
         }
         Ok(())
     }
 
-    /// Leaves the prepared transaction behind; its tables stay in use for the rest of the life.
-    fn disconnect(&mut self) {
+    /// Leaves the prepared transaction behind, and with it no metadata locks.
+    fn disconnect(&mut self, xid: &Xid) {
         let fresh = self.life.engine.begin(self.number);
         std::mem::replace(&mut self.trx, fresh).detach();
-        self.used.clear();
         self.xid = None;
+        self.model().detached(xid);
         self.forget();
+    }
+
+    /// XA COMMIT or XA ROLLBACK of a transaction that somebody else has prepared, perhaps in an
+    /// earlier life.
+    fn end_detached(&mut self) -> Step {
+        let taken = self.life.model().take_detached(&mut self.rng);
+        let Some((xid, changes)) = taken else { return Ok(()) };
+        let engine = &self.life.engine;
+        let found = if self.rng.chance(60) {
+            let ticket = self.model().begin_commit();
+            let mut end = 0;
+            let done = engine.commit_prepared_told(&xid, |csn, lsn| {
+                let mut model = self.model();
+                model.committed(ticket, (csn.0, lsn.0), &changes, Some(xid.clone()));
+                model.ended(&xid);
+                end = lsn.0;
+            });
+            let found = self.powered(done)?;
+            self.model().durable_up_to(end);
+            found
+        } else {
+            self.model().rolling_back(&xid);
+            let told = self.model().told_lsn();
+            let done = engine.rollback_prepared(&xid);
+            let found = self.powered(done)?;
+            let mut model = self.model();
+            model.rolled_back(&xid);
+            model.durable_up_to(told);
+            found
+        };
+        assert!(found, "an XID is gone");
+        Ok(())
     }
 
     /// The transaction is over.

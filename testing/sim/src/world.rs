@@ -3,15 +3,15 @@
 //! comparison of all that is there with the model.
 
 use crate::check;
-use crate::model::{Ddl, Model};
+use crate::model::{Ddl, Found, Model};
 use crate::operator;
-use crate::profile::{Habits, Limits, Profile};
+use crate::profile::{Habits, Illness, Limits, Profile};
 use crate::session::{Session, Step};
 use sluice_engine::base::{Error, Result};
 use sluice_engine::db::{Compression, Config, Engine, FlushAtCommit, Geometry, Host, Level};
 use sluice_engine::os::planted::Bug;
 use sluice_engine::os::sched::{self, Pace};
-use sluice_engine::os::sim::{Fault, SimOs, SimRng, Spell, Trouble};
+use sluice_engine::os::sim::{Fault, Kind, SimOs, SimRng, Spell, Trouble};
 use sluice_engine::os::sync::{sleep, spawn};
 use sluice_engine::os::Os;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -21,13 +21,12 @@ use std::time::Duration;
 pub const TABLES: u64 = 3;
 const SESSION_OF_CHECKS: u64 = 99;
 /// Simulated time after which background work that nobody disturbs must be done.
-const QUIET_MAX: Duration = Duration::from_secs(3000);
+const QUIET_MAX: Duration = Duration::from_secs(500);
 
-/// The engine gives a page up that cannot be read for long, and says so for ever; the model does not
-/// know of such pages.
-const PLACES_STAY_BAD: bool = false;
 /// After it nobody rests because of an error, and nobody waits for room.
 const TURNS_WELL_AGAIN: u64 = 120;
+/// In such a time the engine gives a place up.
+const TURNS_SICK: u64 = 60;
 const STEPS_WELL_AGAIN: u64 = 30;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -65,6 +64,20 @@ pub fn find_planted(bug: Bug, first: u64, seeds: u64) -> Option<(u64, String)> {
     (first..first + seeds).find_map(|seed| run(seed, options).failure.map(|why| (seed, why)))
 }
 
+fn is_of_writes(trouble: &Trouble) -> bool {
+    matches!(trouble, Trouble::Write | Trouble::Overwrite)
+}
+
+/// Does one of these troubles explain the error?
+fn is_explained(met: &[Trouble], error: &Error) -> bool {
+    match error {
+        Error::Io { .. } => met.iter().any(|t| is_of_writes(t) || t.is_of_reads()),
+        Error::Poisoned { .. } => met.iter().any(is_of_writes),
+        Error::Full { .. } => !met.is_empty(),
+        _ => false,
+    }
+}
+
 /// An engine between two losses of power, and those who use it.
 pub struct Life {
     pub engine: Arc<Engine>,
@@ -97,22 +110,23 @@ impl Life {
         self.os.fail_after(calls, Fault::PowerCut);
     }
 
+    /// A trouble that begins now.
+    pub fn suffer(&self, trouble: Trouble, lasts_ns: u64) {
+        let from_ns = self.os.now_ns();
+        self.os.add_spell(Spell { trouble, from_ns, to_ns: from_ns + lasts_ns });
+    }
+
     /// Whether power that is off, or a trouble that the machine has met, explains the error. Only a
     /// failed write or sync stops all writes: a full disk, a full table of open files and a place
     /// that cannot be read do not.
     pub fn explains(&self, error: &Error) -> bool {
-        let met = self.os.met();
-        let met_write = met.contains(&Trouble::Write);
-        let met_read = met.iter().any(Trouble::is_of_reads);
         match error {
             // Who waits for a checkpoint that finds the machine dark is told that the log is full.
             Error::Io { .. } | Error::Poisoned { .. } | Error::Full { .. } if self.is_dark() => {
                 true
             }
-            Error::Io { .. } => met_write || met_read,
-            Error::Poisoned { .. } => met_write,
-            Error::Full { .. } => !met.is_empty(),
-            _ => false,
+            Error::Corrupt { .. } => self.engine.given_up_pages() > 0,
+            _ => is_explained(&self.os.met(), error),
         }
     }
 
@@ -126,13 +140,16 @@ impl Life {
 /// Hears what the engine has to say: an error of a background thread is one of the run.
 struct Witness {
     os: Arc<SimOs>,
+    is_sick: bool,
 }
 
 impl Host for Witness {
     fn log(&self, level: Level, message: &str) {
+        let is_given_up = self.is_sick && message.contains("given up");
         let is_damage = message.contains("corrupt") || message.contains("panicked");
         let met_trouble = !is_damage && !self.os.met().is_empty();
-        assert!(level != Level::Error || self.os.is_dark() || met_trouble, "{message}");
+        let is_fine = is_given_up || met_trouble;
+        assert!(level != Level::Error || self.os.is_dark() || is_fine, "{message}");
     }
 
     fn lock_wait(&self, _waiter_session: u64, _holder_session: u64) {}
@@ -143,11 +160,13 @@ struct World {
     os: Arc<SimOs>,
     limits: Limits,
     model: Arc<Mutex<Model>>,
+    /// Some engine could not purge delete marks in time: they stay for ever.
+    marks_stay: bool,
 }
 
 impl World {
     fn new(seed: u64, rng: SimRng, limits: Limits) -> World {
-        World { rng, os: SimOs::new(seed), limits, model: Arc::default() }
+        World { rng, os: SimOs::new(seed), limits, model: Arc::default(), marks_stay: false }
     }
 
     fn model(&self) -> MutexGuard<'_, Model> {
@@ -182,7 +201,8 @@ impl World {
             store_segment_bytes: self.limits.segment_bytes,
         };
         let os = Arc::clone(&self.os) as Arc<dyn Os>;
-        Engine::open_with(os, config, geometry, Arc::new(Witness { os: Arc::clone(&self.os) }))
+        let witness = Witness { os: Arc::clone(&self.os), is_sick: self.limits.is_sick() };
+        Engine::open_with(os, config, geometry, Arc::new(witness))
     }
 
     /// Opens the engine, perhaps only after losing power while it recovered, and compares.
@@ -196,17 +216,74 @@ impl World {
             1 => FlushAtCommit::WriteOnly,
             _ => FlushAtCommit::AtCommit,
         };
-        let engine = self.open(mode).unwrap_or_else(|e| panic!("cannot open: {e}"));
+        let sick = self.rng.chance(self.limits.sick_open_percent).then(|| self.open_sick(mode));
+        let open = || self.open(mode).unwrap_or_else(|e| panic!("cannot open: {e}"));
+        let engine = sick.flatten().unwrap_or_else(open);
         engine.set_flush_at_commit(mode);
-        let found = check::everything(&engine, SESSION_OF_CHECKS);
+        let found = check::everything(&engine, SESSION_OF_CHECKS, self.limits.habits.ids);
         let prepared = engine.prepared();
         self.model().recovered(&found, &prepared, all);
+        self.drop_damaged(&engine, &found);
         self.end_some_prepared(&engine);
         if self.rng.chance(20) {
-            let again = check::everything(&engine, SESSION_OF_CHECKS);
+            let again = check::everything(&engine, SESSION_OF_CHECKS, self.limits.habits.ids);
             self.compare_with_base(&again);
         }
         engine
+    }
+
+    /// Opens the engine on a machine that cannot read this and that, and lets some time pass; then
+    /// the machine is well again. `None`: it did not open, or stopped; and it has lost power.
+    fn open_sick(&mut self, mode: FlushAtCommit) -> Option<Arc<Engine>> {
+        for _ in 0..1 + self.rng.below(5) {
+            let of = [Kind::Pages, Kind::Pages, Kind::Map, Kind::Log][self.rng.below(4) as usize];
+            let trouble = match self.rng.below(10) {
+                0 => Trouble::Write,
+                1 => Trouble::Overwrite,
+                2 => Trouble::OpenFiles,
+                3 => Trouble::Space { one_of: 1 + self.rng.below(3) },
+                _ => self.bad_place(of),
+            };
+            let lasts_ns = [10_000_000, 100_000_000, 5_000_000_000, 60_000_000_000];
+            let now_ns = self.os.now_ns();
+            let most_ns = lasts_ns[self.rng.below(4) as usize];
+            let to_ns = now_ns + self.rng.below(most_ns);
+            self.os.add_spell(Spell { trouble, from_ns: now_ns, to_ns });
+        }
+        let opened = self.open(mode);
+        if opened.is_ok() {
+            let turns = self.rng.below(TURNS_SICK);
+            (0..turns).for_each(|_| sleep(Duration::from_secs(1)));
+        }
+        let met = self.os.met();
+        self.marks_stay |= opened.as_ref().is_ok_and(|engine| engine.marks_left() > 0);
+        match opened {
+            Ok(engine) if !met.iter().any(is_of_writes) => {
+                self.os.heal();
+                (0..TURNS_WELL_AGAIN).for_each(|_| sleep(Duration::from_secs(1)));
+                self.os.forget_met();
+                self.marks_stay |= engine.marks_left() > 0;
+                Some(engine)
+            }
+            opened => {
+                if let Err(error) = opened {
+                    let refused = matches!(error, Error::Refused { .. }) && !met.is_empty();
+                    assert!(refused || is_explained(&met, &error), "cannot open: {error}");
+                }
+                self.lose_power();
+                None
+            }
+        }
+    }
+
+    fn bad_place(&mut self, of: Kind) -> Trouble {
+        let places = match of {
+            Kind::Pages => 40,
+            Kind::Map | Kind::Log => 6,
+        };
+        let from = self.rng.below(places) << 14;
+        let bytes = (1 << 14) << self.rng.below(4);
+        Trouble::Reads { of, from, to: from + bytes }
     }
 
     /// Loses power while the engine opens, or behind that, before anybody has touched a row: what
@@ -225,9 +302,22 @@ impl World {
         self.lose_power();
     }
 
-    fn compare_with_base(&self, found: &std::collections::BTreeMap<String, crate::row::Rows>) {
+    /// A table that lost pages can only go.
+    fn drop_damaged(&mut self, engine: &Arc<Engine>, found: &Found) {
+        for name in found.unreadable.keys() {
+            let prepared = self.model().prepared_in_base(name);
+            for xid in prepared {
+                assert!(engine.rollback_prepared(&xid).expect("a rollback"), "an XID is gone");
+                self.model().rolled_back(&xid);
+            }
+            assert!(engine.drop_table(name).expect("a drop"), "no {name}");
+            self.model().drop_damaged(name);
+        }
+    }
+
+    fn compare_with_base(&self, found: &Found) {
         let model = self.model();
-        for (name, rows) in found {
+        for (name, rows) in &found.tables {
             assert!(*rows == model.base().table(name), "{name} has changed by itself");
         }
     }
@@ -271,9 +361,10 @@ impl World {
             life.cut_power_after(calls);
         }
         self.work(&life);
-        if self.limits.is_sick && !life.is_dark() {
+        if self.limits.illness != Illness::None && !life.is_dark() {
             self.get_well(&life);
         }
+        self.marks_stay |= life.engine.marks_left() > 0;
         let shut_down = self.rng.chance(30);
         let engine = Arc::clone(&life.engine);
         drop(life);
@@ -290,15 +381,20 @@ impl World {
     /// Some troubles, each for a while or until the end of the life.
     fn fall_ill(&mut self) {
         for _ in 0..1 + self.rng.below(4) {
-            let place = self.rng.below(40) << 14;
-            let trouble = match self.rng.below(8) {
+            let trouble = match self.rng.below(9) {
+                n if self.limits.illness == Illness::Writes => match n {
+                    0..=2 => Trouble::Write,
+                    _ => Trouble::Overwrite,
+                },
+                0 if self.rng.chance(60) => Trouble::Overwrite,
                 0 => Trouble::Write,
-                1..=3 => Trouble::Reads { from: place, to: place + (1 << 14) },
+                1 | 2 => self.bad_place(Kind::Pages),
+                3 => self.bad_place(Kind::Log),
                 4 | 5 => Trouble::OpenFiles,
                 _ => Trouble::Space { one_of: 1 + self.rng.below(3) },
             };
             let from_ns = self.os.now_ns() + self.rng.below(100_000_000);
-            let stays = self.rng.chance(25) && (PLACES_STAY_BAD || !trouble.is_of_reads());
+            let stays = self.rng.chance(25);
             let lasts_ns = match stays {
                 true => u64::MAX / 2,
                 false => self.rng.below(300_000_000),
@@ -310,8 +406,15 @@ impl World {
     /// The machine is well again: nothing of what it had may be felt any more, unless a write or a
     /// sync failed.
     fn get_well(&mut self, life: &Arc<Life>) {
-        if self.os.met().contains(&Trouble::Write) {
+        if self.os.met().iter().any(is_of_writes) {
             return;
+        }
+        if self.rng.chance(30) {
+            // What stays bad is given up, if nothing but the background waits for it.
+            (0..TURNS_SICK).for_each(|_| sleep(Duration::from_secs(1)));
+            if self.os.met().iter().any(is_of_writes) {
+                return;
+            }
         }
         self.os.heal();
         // Workers that met an error rest.
@@ -332,7 +435,7 @@ impl World {
         if life.model().names.is_empty() && self.first_table(life).is_err() {
             return;
         }
-        if self.limits.is_sick {
+        if self.limits.illness != Illness::None {
             self.fall_ill();
         }
         let mut threads = Vec::new();
@@ -372,26 +475,26 @@ impl World {
         }
         let slice = Duration::from_millis(200);
         let mut waited = Duration::ZERO;
-        while let Some(owed) = owed(engine) {
+        while let Some(owed) = owed(engine, self.marks_stay) {
             assert!(waited < QUIET_MAX, "never comes to rest: {owed}");
             sleep(slice);
             waited += slice;
         }
         engine.checkpoint_now().expect("a checkpoint");
-        let found = check::everything(engine, SESSION_OF_CHECKS);
+        let found = check::everything(engine, SESSION_OF_CHECKS, self.limits.habits.ids);
         self.compare_with_base(&found);
     }
 }
 
 /// What the engine still has to do.
-fn owed(engine: &Engine) -> Option<String> {
+fn owed(engine: &Engine, marks_stay: bool) -> Option<String> {
     let unknown = engine.unknown_trees();
     if !unknown.is_empty() {
         return Some(format!("pages of dropped trees {unknown:?}"));
     }
     for name in engine.table_names() {
         let marks = engine.delete_marks(&name).expect("a scan");
-        if marks > 0 {
+        if marks > 0 && !marks_stay {
             return Some(format!("{marks} delete marks in {name}"));
         }
     }

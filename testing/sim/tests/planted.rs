@@ -104,6 +104,26 @@ fn no_handle_poisons() {
     is_found(Bug::NoHandlePoisons);
 }
 
+fn prepared_ignored() {
+    is_found(Bug::PreparedIgnored);
+}
+
+fn drop_not_in_memory() {
+    is_found(Bug::DropNotInMemory);
+}
+
+fn unread_forgets_redo() {
+    is_found(Bug::UnreadForgetsRedo);
+}
+
+fn half_group_written() {
+    is_found(Bug::HalfGroupWritten);
+}
+
+fn equal_key_not_checked() {
+    is_found(Bug::EqualKeyNotChecked);
+}
+
 fn main() {
     runner::run(tests![
         commit_without_flush,
@@ -128,5 +148,10 @@ fn main() {
         owed_not_in_redo_point,
         lives_not_kept_apart,
         no_handle_poisons,
+        prepared_ignored,
+        drop_not_in_memory,
+        unread_forgets_redo,
+        half_group_written,
+        equal_key_not_checked,
     ])
 }
