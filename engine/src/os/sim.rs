@@ -776,7 +776,7 @@ mod tests {
     use super::*;
 
     fn file(os: &SimOs, name: &str) -> Arc<dyn File> {
-        os.open(Path::new(name), OpenMode { create: true, direct: true }).unwrap()
+        os.open(Path::new(name), OpenMode { create: true, direct: false }).unwrap()
     }
 
     #[test]
