@@ -155,46 +155,9 @@ impl Limits {
                 limits.habits.sudden_percent = 0;
                 limits.habits.ddl_trouble_percent = 15;
             }
-            Profile::Unread => {
-                limits.sick_open_percent = 100;
-                limits.lives = 4;
-                limits.steps = 300;
-                limits.calls_per_life = 1_000;
-                limits.log_capacity_bytes = 1 << 20;
-                limits.is_compressed = false;
-                limits.habits.ids = 250;
-                limits.habits.filler_bytes = 1_000;
-                limits.habits.patient_percent = 0;
-                limits.habits.sudden_percent = 0;
-                limits.habits.ddl_percent = 10;
-            }
-            Profile::Failing => {
-                limits.illness = Illness::Writes;
-                limits.lives = 4;
-                limits.sessions = 2;
-                limits.steps = 200;
-                limits.calls_per_life = 3_000;
-                limits.habits.ids = 20;
-                limits.habits.filler_bytes = 1_000;
-                limits.habits.patient_percent = 0;
-                limits.habits.sudden_percent = 0;
-                limits.habits.ddl_trouble_percent = 15;
-            }
-            Profile::Unflushed => {
-                limits.lives = 4;
-                limits.sessions = 4 + rng.below(3);
-                limits.steps = 1000;
-                limits.calls_per_life = 2_000;
-                limits.pool_bytes = 1 << 14;
-                limits.habits.ids = 250;
-                limits.habits.filler_bytes = 4_000;
-                limits.habits.patient_percent = 0;
-                limits.habits.sudden_percent = 60;
-                limits.habits.ddl_percent = 10;
-                limits.habits.never_flushes = true;
-                pace.jump_permille = 1;
-                pace.stall_ns_max = 5_000_000;
-            }
+            Profile::Unread => limits.read_badly(),
+            Profile::Failing => limits.write_badly(),
+            Profile::Unflushed => limits.never_flush(rng, pace),
         }
         limits
     }
@@ -230,6 +193,49 @@ impl Limits {
             segment_bytes: one_of([64, 64, 64, 128]) << 10,
             is_compressed: one_of([0, 0, 1, 1]) == 1,
         }
+    }
+
+    fn never_flush(&mut self, rng: &mut SimRng, pace: &mut Pace) {
+        self.lives = 4;
+        self.sessions = 4 + rng.below(3);
+        self.steps = 1000;
+        self.calls_per_life = 2_000;
+        self.pool_bytes = 1 << 14;
+        self.habits.ids = 250;
+        self.habits.filler_bytes = 4_000;
+        self.habits.patient_percent = 0;
+        self.habits.sudden_percent = 60;
+        self.habits.ddl_percent = 10;
+        self.habits.never_flushes = true;
+        pace.jump_permille = 1;
+        pace.stall_ns_max = 5_000_000;
+    }
+
+    fn read_badly(&mut self) {
+        self.sick_open_percent = 100;
+        self.lives = 4;
+        self.steps = 300;
+        self.calls_per_life = 1_000;
+        self.log_capacity_bytes = 1 << 20;
+        self.is_compressed = false;
+        self.habits.ids = 250;
+        self.habits.filler_bytes = 1_000;
+        self.habits.patient_percent = 0;
+        self.habits.sudden_percent = 0;
+        self.habits.ddl_percent = 10;
+    }
+
+    fn write_badly(&mut self) {
+        self.illness = Illness::Writes;
+        self.lives = 4;
+        self.sessions = 2;
+        self.steps = 200;
+        self.calls_per_life = 3_000;
+        self.habits.ids = 20;
+        self.habits.filler_bytes = 1_000;
+        self.habits.patient_percent = 0;
+        self.habits.sudden_percent = 0;
+        self.habits.ddl_trouble_percent = 15;
     }
 
     fn wear_out(&mut self, pace: &mut Pace) {
