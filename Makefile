@@ -58,8 +58,12 @@ bench-locks = cargo test -p sluice-engine --release --locked --lib txn::lock::be
   $(MAKE) --no-print-directory bench KIND=presets PRESET=locks
 
 SIM = cargo run --release --locked -p sluice-sim --features sim --
-sim: ## the engine under a seeded scheduler: SEEDS=1000; KIND=planted: every planted bug must be found
-	@$(SIM) $(call kind,sim,run planted) --seeds $(SEEDS) $(ARGS)
+sim: ## the engine under a seeded scheduler: SEEDS=1000; KIND=planted: finds every planted bug; model: bytes
+	@$(sim-$(call kind,sim,run planted model))
+sim-run = $(SIM) run --seeds $(SEEDS) $(ARGS)
+sim-planted = $(SIM) planted --seeds $(SEEDS) $(ARGS)
+# Runs no engine: predicts bytes written by workload and policy of the page store.
+sim-model = cargo run --release --locked -p sluice-model -- $(ARGS)
 
 diff: built ## beside InnoDB, STATEMENTS=10000 SEED=s SESSIONS=1; KIND=planted, types, plans (SCALE=1)
 	@$(diff-$(call kind,diff,statements planted types plans))
