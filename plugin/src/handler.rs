@@ -272,7 +272,9 @@ impl Handler {
         let Handler { shape, wanted, wants_row, .. } = self;
         let is_set = |c: usize| bits.get(c / 8).is_none_or(|b| b >> (c % 8) & 1 == 1);
         let primary = &shape.indexes[0].parts;
-        let is_cut = |p: &Part| !p.is_whole(&shape.columns) && is_set(p.column);
+        // The server computes a virtual column from others.
+        let is_read = |c: usize| is_set(c) || shape.columns[c].is_virtual;
+        let is_cut = |p: &Part| !p.is_whole(&shape.columns) && is_read(p.column);
         let is_cut_primary = primary.iter().any(is_cut) && !crate::planted::is("A1");
         wants_row.clear();
         wants_row

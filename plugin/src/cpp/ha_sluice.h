@@ -180,6 +180,8 @@ private:
   bool is_hidden() const { return table_share->primary_key == MAX_KEY; }
   int begin(THD *thd);
   int done(int error) { return error ? failed(error) : 0; }
+  int came(int error, uchar *record);
+  void compute_cut_virtual(uchar *record);
   int failed(int error);
   bool refuse_galera(THD *thd) const;
   sluice_bound bound_of(uint key, const uchar *image, key_part_map parts, bool inclusive) const;
@@ -201,6 +203,9 @@ private:
   bool m_scan_started= false;
   /* What multi_range_read_next() has reported. */
   int m_reported= 0;
+  bool m_keyread= false;
+  /* The index of the scan has a prefix of a virtual column. */
+  bool m_has_cut_virtual= false;
   /* What the statistics said when the share was last told. */
   uint64_t m_statistics_version= 0;
   double m_clustered_pages= 1.0;

@@ -24,7 +24,7 @@ sluice_bound ha_sluice::bound_of(uint key, const uchar *image, key_part_map part
 void ha_sluice::choose_columns()
 {
   const MY_BITMAP *wanted= table->read_set;
-  const bool all= m_lock == SLUICE_LOCK_EXCLUSIVE || bitmap_is_set_all(wanted);
+  const bool all= m_lock == SLUICE_LOCK_EXCLUSIVE || m_has_cut_virtual || bitmap_is_set_all(wanted);
   sluice_set_columns(m_handler, reinterpret_cast<const uint8_t *>(wanted->bitmap),
                      (wanted->n_bits + 7) / 8, all);
 }
@@ -35,12 +35,64 @@ void ha_sluice::column_bitmaps_signal()
     choose_columns();
 }
 
+static bool is_cut_virtual(const TABLE *table, const KEY_PART_INFO &part)
+{
+  return part.key_part_flag & HA_PART_KEY_SEG && !table->field[part.fieldnr - 1]->stored_in_db();
+}
+
+static bool has_cut_virtual(const TABLE *table, const KEY &key)
+{
+  for (uint i= 0; i < key.user_defined_key_parts; i++)
+    if (is_cut_virtual(table, key.key_part[i]))
+      return true;
+  return false;
+}
+
+/* A partitioned table reads into buffers of its own. */
+static void move_fields(TABLE *table, my_ptrdiff_t distance)
+{
+  for (Field **field= table->field; distance && *field; field++)
+    (*field)->move_field_offset(distance);
+}
+
+/*
+  With keyread the server computes no virtual column. An index over a prefix of one has too little
+  of it for the server's comparison of the record with the end of a range.
+*/
+void ha_sluice::compute_cut_virtual(uchar *record)
+{
+  const KEY &key= table->key_info[active_index];
+  const my_ptrdiff_t distance= record - table->record[0];
+  /* The call below clears tmp_set, by which a sort reads. */
+  my_bitmap_map saved[bitmap_buffer_size(MAX_FIELDS) / sizeof(my_bitmap_map)];
+  MY_BITMAP *const read_set= table->read_set;
+  const size_t bytes= bitmap_buffer_size(table->tmp_set.n_bits);
+  memcpy(saved, table->tmp_set.bitmap, bytes);
+  table->read_set= &table_share->all_set;
+  move_fields(table, distance);
+  for (uint i= 0; i < key.user_defined_key_parts; i++)
+    if (is_cut_virtual(table, key.key_part[i]))
+      table->update_virtual_field(table->field[key.key_part[i].fieldnr - 1], true);
+  move_fields(table, -distance);
+  table->read_set= read_set;
+  memcpy(table->tmp_set.bitmap, saved, bytes);
+}
+
+/* The end of each call that reads by an index. */
+int ha_sluice::came(int error, uchar *record)
+{
+  if (!error && m_has_cut_virtual && m_keyread)
+    compute_cut_virtual(record);
+  return done(error);
+}
+
 int ha_sluice::index_init(uint key, bool)
 {
   if (copies_tables(thd_sql_command(ha_thd())))
     if (int error= sluice_wait_for_prepared(ha_thd(), m_name.c_str()))
       return error;
   active_index= key;
+  m_has_cut_virtual= table->vfield && has_cut_virtual(table, table->key_info[key]);
   choose_columns();
   return sluice_scan_end(m_handler);
 }
@@ -48,6 +100,7 @@ int ha_sluice::index_init(uint key, bool)
 int ha_sluice::index_end()
 {
   active_index= MAX_KEY;
+  m_has_cut_virtual= false;
   return sluice_scan_end(m_handler);
 }
 
@@ -84,7 +137,7 @@ int ha_sluice::index_read_map(uchar *record, const uchar *key, key_part_map part
   if (how < 0)
     return HA_ERR_UNSUPPORTED;
   sluice_bound at= bound_of(active_index, key, parts, true);
-  return done(sluice_seek(m_handler, m_session, active_index, &at, how, record));
+  return came(sluice_seek(m_handler, m_session, active_index, &at, how, record), record);
 }
 
 int ha_sluice::index_read_last_map(uchar *record, const uchar *key, key_part_map parts)
@@ -94,27 +147,27 @@ int ha_sluice::index_read_last_map(uchar *record, const uchar *key, key_part_map
 
 int ha_sluice::index_next(uchar *record)
 {
-  return done(sluice_step(m_handler, m_session, 0, record));
+  return came(sluice_step(m_handler, m_session, 0, record), record);
 }
 
 int ha_sluice::index_prev(uchar *record)
 {
-  return done(sluice_step(m_handler, m_session, 1, record));
+  return came(sluice_step(m_handler, m_session, 1, record), record);
 }
 
 int ha_sluice::index_first(uchar *record)
 {
-  return done(sluice_first(m_handler, m_session, active_index, 0, record));
+  return came(sluice_first(m_handler, m_session, active_index, 0, record), record);
 }
 
 int ha_sluice::index_last(uchar *record)
 {
-  return done(sluice_first(m_handler, m_session, active_index, 1, record));
+  return came(sluice_first(m_handler, m_session, active_index, 1, record), record);
 }
 
 int ha_sluice::index_next_same(uchar *record, const uchar *, uint)
 {
-  return done(sluice_step_same(m_handler, m_session, record));
+  return came(sluice_step_same(m_handler, m_session, record), record);
 }
 
 /* The engine is told where the range ends, so that it locks no further. */

@@ -124,10 +124,13 @@ int ha_sluice::extra(ha_extra_function operation)
   switch (operation)
   {
   case HA_EXTRA_KEYREAD:
+    m_keyread= true;
     return sluice_set_keyread(m_handler, 1);
   case HA_EXTRA_KEYREAD_PRESERVE_FIELDS:
+    m_keyread= true;
     return sluice_set_keyread(m_handler, 2);
   case HA_EXTRA_NO_KEYREAD:
+    m_keyread= false;
     return sluice_set_keyread(m_handler, 0);
   case HA_EXTRA_WRITE_CAN_REPLACE:
   case HA_EXTRA_INSERT_WITH_UPDATE:
@@ -158,7 +161,7 @@ handler *ha_sluice::clone(const char *, MEM_ROOT *root)
 
 int ha_sluice::reset()
 {
-  m_replace= false;
+  m_replace= m_keyread= false;
   m_reported= 0;
   return sluice_reset(m_handler);
 }

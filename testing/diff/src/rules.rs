@@ -115,9 +115,9 @@ pub const LATER: Rule = Rule {
     matches: |_| false,
 };
 
-/// Two mistakes are known. In a transaction that has deleted or replaced a row, a range of an index
-/// over a virtual column ends, with a sort, at the entry that is deleted. With
-/// `mrr=on,mrr_sort_keys=on` a range over partitions gives error 1032.
+/// Two mistakes are known. To compare an entry with an older row InnoDB computes virtual columns by
+/// `TABLE::update_virtual_field`, which clears the set of columns that a sort reads, so the rest of
+/// a range is lost. With `mrr=on,mrr_sort_keys=on` a range over partitions gives error 1032.
 pub const SCAN: Rule = Rule {
     id: "innodb-by-scan",
     reason:
