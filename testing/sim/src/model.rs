@@ -8,6 +8,7 @@
 //! with its place in the log. What a recovery finds must be the state after some beginning of the
 //! sequence of events, and that must hold at least what was acknowledged as durable.
 
+use crate::locks::Locks;
 use crate::row::{Row, Rows};
 use sluice_engine::os::sim::SimRng;
 use std::collections::{BTreeMap, BTreeSet};
@@ -155,6 +156,7 @@ pub struct Model {
     /// DDL statements that came to their end.
     pub ddl_count: u64,
     born: BTreeMap<TableKey, u64>,
+    pub locks: Locks,
 }
 
 impl Model {
@@ -253,6 +255,14 @@ impl Model {
     /// Prepared transactions without a session that have changes in the table for sure.
     pub fn prepared_in(&self, table: TableKey) -> Vec<Xid> {
         self.detached_with(|p| p.changes.keys().any(|(of, _)| *of == table))
+    }
+
+    /// A prepared transaction without a session that has written this row for sure.
+    pub fn prepared_row(&self, table: TableKey, id: u32) -> Option<String> {
+        let has = |p: &Prepared| matches!(p.changes.get(&(table, id)), Some(Some(_)));
+        let held = |p: &Prepared| p.is_detached && !p.is_taken && !p.may_be_gone;
+        let found = self.prepared.iter().find(|(_, p)| held(p) && has(p));
+        found.map(|(xid, _)| String::from_utf8_lossy(xid).into_owned())
     }
 
     /// Those that may have.
@@ -480,6 +490,7 @@ impl Model {
         self.committing.clear();
         self.users.clear();
         self.born.clear();
+        self.locks.clear();
         self.versions.clear();
         for (key, rows) in &self.base.rows {
             for (id, row) in rows {

@@ -1,6 +1,7 @@
 //! One session: transactions of many kinds, each read and write compared with the model.
 
 use crate::check;
+use crate::locks::{Holder, Place};
 use crate::model::{Changes, Model, TableKey, Xid};
 use crate::row::{name_of, Parts, Row, Rows};
 use crate::world::Life;
@@ -41,7 +42,9 @@ pub struct Session {
     changes: Changes,
     used: BTreeMap<String, Use>,
     guarded: Vec<Guarded>,
-    savepoints: Vec<(Savepoint, Changes)>,
+    savepoints: Vec<(Savepoint, Changes, usize)>,
+    /// By this its locks are known.
+    holder: Holder,
     xid: Option<Xid>,
     /// DDL statements that were over before the snapshot was taken.
     snapshot_ddl: u64,
@@ -56,6 +59,7 @@ impl Session {
         let trx = life.engine.begin(number);
         let mut rng = SimRng::new(seed);
         let is_patient = rng.chance(life.habits.patient_percent);
+        let holder = life.model().locks.new_holder();
         let mut session = Session {
             life,
             number,
@@ -65,6 +69,7 @@ impl Session {
             used: BTreeMap::new(),
             guarded: Vec::new(),
             savepoints: Vec::new(),
+            holder,
             xid: None,
             snapshot_ddl: 0,
             is_victim: false,
@@ -93,6 +98,7 @@ impl Session {
             }
         }
         // Dropping the transaction rolls it back.
+        self.let_go();
         if let Some(xid) = self.xid.take().filter(|_| !self.life.is_dark()) {
             self.model().rolling_back(&xid);
         }
@@ -104,8 +110,37 @@ impl Session {
         if let Some(xid) = self.xid.take() {
             self.model().rolling_back(&xid);
         }
+        self.let_go();
         self.trx.rollback();
         self.forget();
+    }
+
+    /// The transaction is about to release its locks, or may do so from now on.
+    fn let_go(&self) {
+        self.model().locks.release(self.holder);
+    }
+
+    /// A call that waits for locks. What others were granted against those of this transaction is
+    /// right only if it has lost them as the victim of a deadlock.
+    #[track_caller]
+    fn asking<R>(&mut self, call: impl FnOnce(&mut Trx) -> Result<R>) -> Result<R> {
+        self.model().locks.ask(self.holder);
+        let outcome = call(&mut self.trx);
+        let is_victim = matches!(outcome, Err(Error::Deadlock));
+        let wrong = self.model().locks.answered(self.holder, is_victim);
+        assert!(wrong.is_empty(), "{}: {wrong:?}", self.number);
+        outcome
+    }
+
+    /// This transaction was granted a lock.
+    #[track_caller]
+    fn took(&self, table: TableKey, place: Place) {
+        let wrong = self.model().locks.took(self.holder, table, place);
+        assert!(wrong.is_none(), "a lock of session {}: {wrong:?}", self.number);
+        if let Place::Row { id, .. } | Place::Insert { id } = place {
+            let prepared = self.model().prepared_row(table, id);
+            assert!(prepared.is_none(), "{place:?} beside {prepared:?}, which has written it");
+        }
     }
 
     fn model(&self) -> MutexGuard<'_, Model> {
@@ -239,6 +274,7 @@ impl Session {
     /// Some row operations that succeed or fail together.
     fn statement(&mut self) -> Step {
         let before = self.changes.clone();
+        let mark = self.model().locks.mark(self.holder);
         for _ in 0..1 + self.rng.below(3) {
             if self.row()? {
                 continue;
@@ -247,12 +283,14 @@ impl Session {
                 self.forget();
                 return Ok(());
             }
+            self.model().locks.undo_to(self.holder, mark);
             let undone = self.trx.statement_rollback();
             self.powered(undone)?;
             self.changes = before;
             return Ok(());
         }
         if self.rng.chance(5) {
+            self.model().locks.undo_to(self.holder, mark);
             let undone = self.trx.statement_rollback();
             self.powered(undone)?;
             self.changes = before;
@@ -274,11 +312,13 @@ impl Session {
         let id = self.rng.below(self.life.habits.ids) as u32;
         let mode = ReadMode::Lock { exclusive: true, wait: WaitPolicy::Wait };
         let mut payload = Vec::new();
-        let found = self.trx.get(&table, 0, &id.to_be_bytes(), mode, &mut payload);
+        let asked = |trx: &mut Trx| trx.get(&table, 0, &id.to_be_bytes(), mode, &mut payload);
+        let found = self.asking(asked);
         if self.is_too_young(key, &found) {
             return Ok(false);
         }
         let Some(found) = self.explained(found)? else { return Ok(false) };
+        self.took_row(key, id, found);
         let old = found.then(|| Row::parse(&id.to_be_bytes(), &payload));
         let newest = self.newest(key);
         if found || self.locks_gaps() {
@@ -287,11 +327,11 @@ impl Session {
         let new =
             Row::random(&mut self.rng, id, self.life.habits.ids, self.life.habits.filler_bytes);
         let delete = found && self.rng.chance(35);
-        let outcome = match &old {
-            None => new.with(|w| self.trx.insert(&table, w)),
-            Some(old) if delete => old.with(|w| self.trx.delete(&table, w)),
-            Some(old) => old.with(|o| new.with(|n| self.trx.update(&table, o, n))),
-        };
+        let outcome = self.asking(|trx| match &old {
+            None => new.with(|w| trx.insert(&table, w)),
+            Some(old) if delete => old.with(|w| trx.delete(&table, w)),
+            Some(old) => old.with(|o| new.with(|n| trx.update(&table, o, n))),
+        });
         if let Err(Error::Duplicate) = outcome {
             let newest = self.newest(key);
             let same_id = old.is_none() && newest.contains_key(&id);
@@ -300,6 +340,9 @@ impl Session {
             return Ok(self.rng.chance(50));
         }
         let Some(()) = self.explained(outcome)? else { return Ok(false) };
+        if old.is_none() {
+            self.took(key, Place::Insert { id });
+        }
         let newest = self.newest(key);
         if !delete {
             let taken = newest.values().any(|r| r.unique == new.unique && r.id != id);
@@ -308,6 +351,19 @@ impl Session {
         assert_eq!(old.as_ref(), newest.get(&id), "row {id} of {} changed", table.name());
         self.changes.insert((key, id), (!delete).then_some(new));
         Ok(true)
+    }
+
+    /// A locking read of one row has answered. Of rows that this transaction has written itself its
+    /// id is the lock.
+    fn took_row(&self, table: TableKey, id: u32, found: bool) {
+        if self.changes.contains_key(&(table, id)) {
+            return;
+        }
+        if found {
+            self.took(table, Place::Row { id, exclusive: true });
+        } else if self.locks_gaps() {
+            self.took(table, Place::Gap { id });
+        }
     }
 
     /// A plain read of all of a table, by one of its indexes, in one of the directions.
@@ -368,7 +424,9 @@ impl Session {
         let exclusive = self.rng.chance(50);
         let backward = self.rng.chance(40);
         let mode = ReadMode::Lock { exclusive, wait };
-        let scanned = self.scan_locking(&table, (low, high), backward, mode);
+        let skips: Vec<bool> = (0..4).map(|_| self.rng.chance(50)).collect();
+        let scanned =
+            self.asking(|trx| scan_locking(trx, &table, (low, high), backward, mode, &skips));
         if self.is_too_young(key, &scanned) {
             return Ok(());
         }
@@ -380,6 +438,7 @@ impl Session {
             let undone = self.trx.statement_rollback();
             return self.powered(undone);
         };
+        self.took_rows(key, (low, high), &found, mode);
         let newest = self.newest(key);
         for (id, row) in &found {
             assert_eq!(newest.get(id), Some(row), "a locked row of {}", table.name());
@@ -394,37 +453,20 @@ impl Session {
         Ok(())
     }
 
-    fn scan_locking(
-        &mut self,
-        table: &Arc<Table>,
-        ids: (u32, u32),
-        backward: bool,
-        mode: ReadMode,
-    ) -> Result<Rows> {
-        let (low, high) = (ids.0.to_be_bytes(), ids.1.to_be_bytes());
-        let (low, high) = (Bound::Included(&low[..]), Bound::Included(&high[..]));
-        let (from, to, way) = match backward {
-            true => (high, low, Direction::Backward),
-            false => (low, high, Direction::Forward),
-        };
-        let mut cursor = Cursor::default();
-        self.trx.seek(&mut cursor, table, 0, from, to, way, mode)?;
-        let mut found = Rows::new();
-        while self.trx.next(&mut cursor)? {
-            let row = Row::parse(cursor.key(), cursor.payload());
-            if cursor.peeks() {
-                if self.rng.chance(50) {
-                    cursor.pass_peeked();
-                }
-                continue;
-            }
-            found.insert(row.id, row);
+    /// What a locking scan has locked.
+    fn took_rows(&self, table: TableKey, (low, high): (u32, u32), found: &Rows, mode: ReadMode) {
+        let ReadMode::Lock { exclusive, wait } = mode else { return };
+        for id in found.keys().filter(|id| !self.changes.contains_key(&(table, **id))) {
+            self.took(table, Place::Row { id: *id, exclusive });
         }
-        Ok(found)
+        if self.locks_gaps() && wait != WaitPolicy::SkipLocked {
+            self.took(table, Place::Range { low, high, exclusive });
+        }
     }
 
     fn savepoint(&mut self) -> Step {
-        self.savepoints.push((self.trx.savepoint(), self.changes.clone()));
+        let mark = self.model().locks.mark(self.holder);
+        self.savepoints.push((self.trx.savepoint(), self.changes.clone(), mark));
         Ok(())
     }
 
@@ -433,8 +475,9 @@ impl Session {
             return Ok(());
         }
         let at = self.rng.below(self.savepoints.len() as u64) as usize;
-        let (savepoint, changes) = self.savepoints[at].clone();
+        let (savepoint, changes, mark) = self.savepoints[at].clone();
         self.savepoints.truncate(at + 1);
+        self.model().locks.undo_to(self.holder, mark);
         let undone = self.trx.rollback_to(savepoint);
         self.powered(undone)?;
         self.changes = changes;
@@ -468,6 +511,8 @@ impl Session {
         let mut lsn = None;
         if self.trx.has_writes() {
             let ticket = self.model().begin_commit();
+            // The id in the entries is no lock any more once the commit has its place.
+            self.let_go();
             self.trx.commit_ordered();
             let place = self.trx.published().expect("a place in the order");
             let place = (place.0 .0, place.1 .0);
@@ -478,6 +523,7 @@ impl Session {
         if self.rng.chance(20) {
             sched::yield_now();
         }
+        self.let_go();
         let done = self.trx.commit(flush);
         self.powered(done)?;
         if let Some(lsn) = lsn.filter(|_| flush && self.life.commits_are_durable) {
@@ -488,6 +534,7 @@ impl Session {
     }
 
     fn rollback(&mut self) -> Step {
+        self.let_go();
         if let Some(xid) = self.xid.take() {
             self.model().rolling_back(&xid);
             self.trx.rollback();
@@ -513,6 +560,7 @@ impl Session {
         let wrote = self.used.values().map(|used| used.key).collect();
         self.model().preparing(&xid, &self.changes, wrote);
         let flush = self.rng.chance(70);
+        self.let_go();
         let done = self.trx.prepare(&xid, flush);
         self.xid = Some(xid.clone());
         self.powered(done)?;
@@ -568,6 +616,7 @@ impl Session {
 
     /// The transaction is over.
     fn forget(&mut self) {
+        self.let_go();
         self.changes.clear();
         self.savepoints.clear();
         self.guarded.clear();
@@ -578,6 +627,37 @@ impl Session {
         }
         self.begin();
     }
+}
+
+/// Passes the rows that it peeks at as `skips` says, in turn.
+fn scan_locking(
+    trx: &mut Trx,
+    table: &Arc<Table>,
+    ids: (u32, u32),
+    backward: bool,
+    mode: ReadMode,
+    skips: &[bool],
+) -> Result<Rows> {
+    let (low, high) = (ids.0.to_be_bytes(), ids.1.to_be_bytes());
+    let (low, high) = (Bound::Included(&low[..]), Bound::Included(&high[..]));
+    let (from, to, way) = match backward {
+        true => (high, low, Direction::Backward),
+        false => (low, high, Direction::Forward),
+    };
+    let (mut cursor, mut skips) = (Cursor::default(), skips.iter().cycle());
+    trx.seek(&mut cursor, table, 0, from, to, way, mode)?;
+    let mut found = Rows::new();
+    while trx.next(&mut cursor)? {
+        let row = Row::parse(cursor.key(), cursor.payload());
+        if cursor.peeks() {
+            if skips.next() == Some(&true) {
+                cursor.pass_peeked();
+            }
+            continue;
+        }
+        found.insert(row.id, row);
+    }
+    Ok(found)
 }
 
 fn differ(name: &str, csn: u64, known: &Rows, found: &Rows) -> String {
