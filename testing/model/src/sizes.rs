@@ -90,8 +90,8 @@ pub const ROWS_188: RowSizes = RowSizes {
     index_leaf_zstd: 6_183,
     change_c: 128,
     change_k: 10,
-    log_c: LogSizes { records: 1128, plain: 1337, lz4: 713, zstd: 543, binlog: 733 },
-    log_k: LogSizes { records: 1046, plain: 1356, lz4: 798, zstd: 682, binlog: 616 },
+    log_c: LogSizes { records: 1132, plain: 1343, lz4: 730, zstd: 546, binlog: 733 },
+    log_k: LogSizes { records: 1045, plain: 1354, lz4: 803, zstd: 680, binlog: 616 },
 };
 
 pub const ROWS_512: RowSizes = RowSizes {
@@ -103,6 +103,6 @@ pub const ROWS_512: RowSizes = RowSizes {
     index_leaf_zstd: 6_526,
     change_c: 453,
     change_k: 11,
-    log_c: LogSizes { records: 2772, plain: 3120, lz4: 1578, zstd: 1082, binlog: 1707 },
-    log_k: LogSizes { records: 2021, plain: 2265, lz4: 1144, zstd: 884, binlog: 1266 },
+    log_c: LogSizes { records: 2763, plain: 3111, lz4: 1522, zstd: 1078, binlog: 1707 },
+    log_k: LogSizes { records: 2017, plain: 2260, lz4: 1121, zstd: 882, binlog: 1266 },
 };

@@ -404,6 +404,13 @@ impl Store {
         }
     }
 
+    /// Dead bytes of closed segments that hold live ones, counted anew.
+    #[cfg(test)]
+    fn collectable_bytes(&self) -> u64 {
+        let closed = |s: &&Segment| matches!(s.usage, Use::Closed(_)) && s.live > 0;
+        self.segments.iter().filter(closed).map(|s| s.packed - s.live).sum()
+    }
+
     /// Bytes of records that are dead and not reclaimed.
     #[cfg(test)]
     fn dead_bytes(&self) -> u64 {

@@ -35,6 +35,8 @@ fn what_was_written_is_live_dead_or_reclaimed() {
             );
             assert!(w.gc_bytes > 0 && w.checkpoints > 10, "{w:?}");
             assert!((0..3000).all(|page| store.has(page, Kind::Image)));
+            assert_eq!(store.image_bytes(), 3000 * 2300);
+            assert_eq!(store.collectable, store.collectable_bytes());
         }
     }
 }

@@ -46,7 +46,16 @@ fn today(seed: u64) -> Vec<Case> {
         Case::today("update_non_index", seed),
         Case::today("update_index", seed).with(|case| case.data = rows(Keys::Uniform, true)),
         Case::today("update_non_index, images of 9.4 kB", seed).with(with_short_images),
+        Case::today("512 bytes, 150,000 rows, pool 64 MiB, c", seed)
+            .with(|c| small_table(c, false)),
+        Case::today("512 bytes, 150,000 rows, pool 64 MiB, k", seed).with(|c| small_table(c, true)),
     ]
+}
+
+/// As the sizes were measured.
+fn small_table(case: &mut Case, index: bool) {
+    case.data = long_rows(index);
+    (case.tables, case.rows, case.pool_bytes) = (1, 150_000, 64 * MIB);
 }
 
 /// As the design assumed them.
