@@ -232,7 +232,9 @@ fn insert_select(rng: &mut Rng, table: &Table, tables: &[Table]) -> String {
     let limit = limit(rng);
     let (name, from) = (&table.name, &source.name);
     let hint = any_hint(rng, &source);
+    // With a sort the rows are numbered as they come out of it.
     format!(
-        "{what} INTO {name} ({targets}) SELECT {values} FROM {from}{hint} WHERE {filter}{order}{limit}"
+        "{what} {FREE} INTO {name} ({targets}) SELECT {values} FROM {from}{hint} \
+         WHERE {filter}{order}{limit}"
     )
 }

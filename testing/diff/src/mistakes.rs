@@ -1,13 +1,14 @@
-//! Mistakes of InnoDB that InnoDB itself shows: given once more, in another way, the same statement
-//! has Sluice's answer. A rule that rests on this cannot hide a wrong answer of Sluice.
+//! Mistakes of InnoDB and of the server that they show themselves: given once more, in another way,
+//! the same statement has the other side's answer. So these rules cannot hide a wrong answer of
+//! Sluice's own.
 
 use crate::compare::compare;
 use crate::rules::{Counts, LATER, SCAN};
 use crate::session::{Outcome, Session};
 
-/// The rule by which InnoDB's answer to `sql`, which is not Sluice's, is InnoDB's mistake.
-pub fn of_innodb(
-    innodb: &Session,
+/// The rule by which the answers of `sides`, Sluice and InnoDB, differ by a mistake of others.
+pub fn explain(
+    sides: &[Session; 2],
     sql: &str,
     ours: &Outcome,
     theirs: &Outcome,
@@ -15,10 +16,10 @@ pub fn of_innodb(
     if !ours.is_ok() || theirs.lost.is_some() {
         return None;
     }
-    if scan_agrees(innodb, sql, ours) {
+    if scan_agrees(&sides[1], sql, ours) {
         return Some(SCAN.id);
     }
-    finds_later(innodb, sql, ours, theirs).then_some(LATER.id)
+    (theirs.is_ok() && finds_later(sides, sql, ours, theirs)).then_some(LATER.id)
 }
 
 /// A SELECT that gives Sluice's answer when InnoDB must not use an index.
@@ -31,17 +32,26 @@ fn scan_agrees(innodb: &Session, sql: &str, ours: &Outcome) -> bool {
     })
 }
 
-/// See [`LATER`]. Were Sluice's answer wrong, InnoDB would find nothing now, or the tables would
-/// differ in the end.
-fn finds_later(innodb: &Session, sql: &str, ours: &Outcome, theirs: &Outcome) -> bool {
-    let missed = ours.affected_rows.saturating_sub(theirs.affected_rows);
+/// See [`LATER`]. Were the rows of the two sides not the same, the tables would differ in the end.
+fn finds_later(sides: &[Session; 2], sql: &str, ours: &Outcome, theirs: &Outcome) -> bool {
     let changes = sql.starts_with("UPDATE") || sql.starts_with("DELETE");
-    if !changes || missed == 0 || !theirs.is_ok() {
+    let missed = ours.affected_rows.abs_diff(theirs.affected_rows);
+    let Some(table) = sql.split_whitespace().find(|w| is_table(w)) else { return false };
+    if !changes || missed == 0 {
         return false;
     }
-    let Some(table) = sql.split_whitespace().find(|w| is_table(w)) else { return false };
-    innodb.run(&format!("SELECT * FROM {table}"));
-    innodb.run(sql).affected_rows == missed
+    let poorer = &sides[usize::from(theirs.affected_rows < ours.affected_rows)];
+    if !is_partitioned(poorer, table) {
+        return false;
+    }
+    poorer.run(&format!("SELECT * FROM {table}"));
+    poorer.run(sql).affected_rows == missed
+}
+
+fn is_partitioned(session: &Session, table: &str) -> bool {
+    let shown = session.run(&format!("SHOW CREATE TABLE {table}"));
+    let cell = shown.sets.first().and_then(|set| set.rows.first()?.get(1)?.clone());
+    cell.is_some_and(|text| String::from_utf8_lossy(&text).contains("PARTITION BY"))
 }
 
 fn is_table(word: &str) -> bool {

@@ -103,15 +103,14 @@ pub const ORDER: Rule = Rule {
     matches: |_| false,
 };
 
-/// Seen with `UPDATE ... WHERE id IN (...) ORDER BY id DESC LIMIT 2` over partitions, in one of
-/// ten runs of one script: by the plan `index` InnoDB changed no row, however often it was asked; after
-/// a SELECT of the whole table the same statement, by the same plan, changed the row. So the state
-/// is that of the server's handler of partitions.
+/// After a statement that needs no partition at all, an UPDATE or DELETE of the same table by the
+/// plan `index` (ORDER BY with LIMIT) changes no row, in InnoDB as in Sluice, until a SELECT has read
+/// the table: the server's handler of partitions keeps something of that statement.
 pub const LATER: Rule = Rule {
-    id: "innodb-finds-later",
+    id: "partitions-find-later",
     reason:
-        "InnoDB's UPDATE or DELETE finds fewer rows, and the rest when it is given again after \
-             a SELECT; never a statement that finds fewer rows in Sluice",
+        "one side's UPDATE or DELETE over partitions finds fewer rows, and the rest when it is given \
+             again after a SELECT",
     matches: |_| false,
 };
 

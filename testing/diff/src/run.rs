@@ -349,8 +349,7 @@ impl<'w> Runner<'w> {
     /// With several sessions a second run of the statement could wait, or lock more.
     fn is_mistake(&mut self, at: usize, sql: &str, ours: &Outcome, theirs: &Outcome) -> bool {
         let alone = self.sessions() == 1;
-        let rule =
-            alone.then(|| mistakes::of_innodb(&self.pairs[at][1], sql, ours, theirs)).flatten();
+        let rule = alone.then(|| mistakes::explain(&self.pairs[at], sql, ours, theirs)).flatten();
         rule.inspect(|rule| self.counts.add(rule)).is_some()
     }
 
