@@ -3,7 +3,7 @@
 //! Sluice's own.
 
 use crate::compare::compare;
-use crate::rules::{Counts, LATER, SCAN};
+use crate::rules::{Counts, LATER, SCAN, SORT};
 use crate::session::{Outcome, Session};
 
 /// The rule by which the answers of `sides`, Sluice and InnoDB, differ by a mistake of others.
@@ -19,17 +19,44 @@ pub fn explain(
     if scan_agrees(&sides[1], sql, ours) {
         return Some(SCAN.id);
     }
+    if theirs.is_ok() && sorts_virtual(sides, sql) {
+        return Some(SORT.id);
+    }
     (theirs.is_ok() && finds_later(sides, sql, ours, theirs)).then_some(LATER.id)
 }
 
 /// A SELECT that gives Sluice's answer when InnoDB must not use an index.
 fn scan_agrees(innodb: &Session, sql: &str, ours: &Outcome) -> bool {
-    let reads = sql.starts_with("SELECT") || sql.starts_with("WITH");
-    let by_scan = reads.then(|| without_indexes(sql, |table| keys_of(innodb, table))).flatten();
-    by_scan.is_some_and(|text| {
-        let scanned = innodb.run(&text);
-        scanned.is_ok() && compare(sql, ours, &scanned, &mut Counts::default()).is_none()
-    })
+    by_scan(innodb, sql)
+        .is_some_and(|scanned| compare(sql, ours, &scanned, &mut Counts::default()).is_none())
+}
+
+/// What a SELECT gives when it must not use an index.
+fn by_scan(session: &Session, sql: &str) -> Option<Outcome> {
+    if !sql.starts_with("SELECT") && !sql.starts_with("WITH") {
+        return None;
+    }
+    let text = without_indexes(sql, |table| keys_of(session, table))?;
+    Some(session.run(&text)).filter(Outcome::is_ok)
+}
+
+/// See [`SORT`]: both sides sort what an index alone gives, and agree without one.
+fn sorts_virtual(sides: &[Session; 2], sql: &str) -> bool {
+    let sorts = |session: &Session| {
+        let shown = session.run(&format!("EXPLAIN {sql}"));
+        let cells = shown.sets.iter().flat_map(|set| set.rows.iter().flatten().flatten());
+        let mut texts = cells.map(|cell| String::from_utf8_lossy(cell));
+        texts.any(|text| text.contains("Using index;") && text.contains("Using filesort"))
+    };
+    let Some(table) = sql.split_whitespace().find(|w| is_table(w)) else { return false };
+    if !sql.contains("ORDER BY")
+        || !definition_has(&sides[0], table, " VIRTUAL")
+        || !sides.iter().all(sorts)
+    {
+        return false;
+    }
+    let [ours, theirs] = [by_scan(&sides[0], sql), by_scan(&sides[1], sql)];
+    ours.zip(theirs).is_some_and(|(a, b)| compare(sql, &a, &b, &mut Counts::default()).is_none())
 }
 
 /// See [`LATER`]. Were the rows of the two sides not the same, the tables would differ in the end.
@@ -41,17 +68,17 @@ fn finds_later(sides: &[Session; 2], sql: &str, ours: &Outcome, theirs: &Outcome
         return false;
     }
     let poorer = &sides[usize::from(theirs.affected_rows < ours.affected_rows)];
-    if !is_partitioned(poorer, table) {
+    if !definition_has(poorer, table, "PARTITION BY") {
         return false;
     }
     poorer.run(&format!("SELECT * FROM {table}"));
     poorer.run(sql).affected_rows == missed
 }
 
-fn is_partitioned(session: &Session, table: &str) -> bool {
+fn definition_has(session: &Session, table: &str, what: &str) -> bool {
     let shown = session.run(&format!("SHOW CREATE TABLE {table}"));
     let cell = shown.sets.first().and_then(|set| set.rows.first()?.get(1)?.clone());
-    cell.is_some_and(|text| String::from_utf8_lossy(&text).contains("PARTITION BY"))
+    cell.is_some_and(|text| String::from_utf8_lossy(&text).contains(what))
 }
 
 fn is_table(word: &str) -> bool {
