@@ -141,8 +141,8 @@ fn trouble_ddl(life: &Life, rng: &mut SimRng) {
     }
     let trouble = match rng.below(10) {
         0 => Trouble::Write,
-        1 => Trouble::Overwrite,
-        2..=4 => Trouble::OpenFiles,
+        1 | 2 => Trouble::Overwrite,
+        3 | 4 => Trouble::OpenFiles,
         n => Trouble::Space { one_of: 1 + n % 3 },
     };
     life.suffer(trouble, 1 + rng.below(2_000_000));

@@ -229,13 +229,13 @@ impl Limits {
         self.illness = Illness::Writes;
         self.lives = 4;
         self.sessions = 2;
-        self.steps = 200;
+        self.steps = 400;
         self.calls_per_life = 3_000;
         self.habits.ids = 20;
         self.habits.filler_bytes = 1_000;
         self.habits.patient_percent = 0;
         self.habits.sudden_percent = 0;
-        self.habits.ddl_trouble_percent = 15;
+        self.habits.ddl_trouble_percent = 30;
     }
 
     fn wear_out(&mut self, pace: &mut Pace) {

@@ -383,7 +383,7 @@ impl World {
         for _ in 0..1 + self.rng.below(4) {
             let trouble = match self.rng.below(9) {
                 n if self.limits.illness == Illness::Writes => match n {
-                    0..=2 => Trouble::Write,
+                    0 => Trouble::Write,
                     _ => Trouble::Overwrite,
                 },
                 0 if self.rng.chance(60) => Trouble::Overwrite,
