@@ -2,6 +2,7 @@
 //! the log's capacity is written.
 
 use super::*;
+use crate::base::PageId;
 use crate::txn::OLD_VERSIONS_TREE;
 
 const SEGMENT_BYTES: u64 = 64 << 10;
@@ -152,6 +153,42 @@ fn the_log_stays_bounded_under_an_old_snapshot_and_an_open_transaction() {
     for seed in 0..6 {
         hold(seed);
     }
+}
+
+/// A sweep that a fault stops goes on where it stopped: nothing else may ever begin another one.
+#[test]
+fn a_sweep_goes_on_after_a_fault() {
+    let os = SimOs::new(4);
+    let mut rng = SimRng::new(4);
+    let engine = open(&os).unwrap();
+    engine.create_table(TABLE, spec()).unwrap();
+    let table = engine.table(TABLE).unwrap().unwrap();
+    let mut model = Model::new();
+    let write = |rng: &mut SimRng, model: &mut Model| {
+        write_log(rng, &engine, &table, model, &mut Model::new(), 3 * CAPACITY_BYTES).unwrap();
+    };
+    write(&mut rng, &mut model);
+    let mut reader = engine.begin(100);
+    reader.open_snapshot();
+    write(&mut rng, &mut model);
+    assert!(entries_in(&engine, OLD_VERSIONS_TREE) > 0);
+    drop(reader);
+    let mut faults = 0;
+    for n in 0..1000 {
+        let fails = n % 2 == 1 && faults < 3;
+        if fails {
+            // Nothing is in memory only.
+            engine.checkpoint_now().unwrap();
+            (1..engine.env.next_page().0).for_each(|page| engine.pool.discard(PageId(page)));
+        }
+        os.fail_reads_of(fails.then_some("pages"));
+        faults += usize::from(engine.ctx.sweep_step(&engine.sweep).is_err());
+    }
+    os.fail_reads_of(None);
+    assert!(faults > 0, "no page was read");
+    settle(&engine);
+    assert_is(&mut engine.begin(7), &table, &model, "at the end");
+    assert_tidy(&engine, &table, model.len());
 }
 
 /// Rows that exist, and keys that come and go after an old snapshot: it keeps what it sees, not

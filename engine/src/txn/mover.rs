@@ -305,9 +305,20 @@ impl Context {
             return Ok(false);
         }
         let Some(at) = sweep.at.take() else { return Ok(false) };
-        let next = match at.first() {
-            Some(&BY_KEY) => self.sweep_keys(&mut sweep, &at)?,
-            _ => self.sweep_lsns(&mut sweep, &at)?,
+        let kept_before = sweep.kept.len();
+        let swept = match at.first() {
+            Some(&BY_KEY) => self.sweep_keys(&mut sweep, &at),
+            _ => self.sweep_lsns(&mut sweep, &at),
+        };
+        let next = match swept {
+            Ok(next) => next,
+            Err(error) => {
+                // This leaf comes again: no news may ever begin another sweep. What was kept of it
+                // comes again too, and the list is in order.
+                sweep.kept.truncate(kept_before);
+                sweep.at = Some(at);
+                return Err(error);
+            }
         };
         if next.is_none() {
             let kept = sweep.kept.len() as u64;
