@@ -1,11 +1,11 @@
 //! What the controller writes down of a schedule of several sessions: what each holds by its own
 //! statements, what the tables look like, and which statements were at work at once.
 
-use crate::claims::{Ask, Claims, Image, Images, Ran, Verb};
+use crate::claims::{table_of, Ask, Claims, Image, Images, Ran, Verb};
 use crate::compare::{row_difference, Difference, Kind};
 use crate::rules::DEADLOCK;
 use crate::session::{Direct, Outcome, Side, SIDES};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What a session asked for, and what each side has answered; `None` while it waits.
 #[derive(Clone, Debug)]
@@ -32,8 +32,14 @@ pub struct Books {
     /// There has been a crowd in this script.
     pub crowded: bool,
     pub answers: Vec<Answer>,
-    /// A transaction has been prepared in this script.
-    pub prepared: bool,
+    /// Transactions that are prepared now, with the tables that they have used.
+    prepared: BTreeMap<String, BTreeSet<String>>,
+    /// What each session's transaction has used.
+    used: Vec<BTreeSet<String>>,
+    /// A session was undone in this step: what the tables look like is not this statement's work.
+    undone: bool,
+    /// Sessions that waited on both sides before the present step, with their statements.
+    pub waiting: BTreeMap<usize, String>,
     /// Tables, by the side; what READ UNCOMMITTED shows of them after the last step.
     pub images: [Images; 2],
     tables: BTreeSet<String>,
@@ -71,7 +77,10 @@ impl Books {
             crowd: BTreeSet::new(),
             crowded: false,
             answers: Vec::new(),
-            prepared: false,
+            prepared: BTreeMap::new(),
+            used: vec![BTreeSet::new(); sessions],
+            undone: false,
+            waiting: BTreeMap::new(),
             images: Default::default(),
             tables: BTreeSet::new(),
             numbered: BTreeSet::new(),
@@ -82,13 +91,14 @@ impl Books {
 
     pub fn begin_step(&mut self) {
         self.step += 1;
+        self.undone = false;
         self.crowd.clear();
         self.answers.clear();
     }
 
     pub fn send(&mut self, session: usize, sql: &str) {
         self.issued[session] = self.step;
-        self.prepared |= sql.starts_with("XA PREPARE");
+        self.used[session].extend(table_of(sql));
         if let Some(rest) = sql.strip_prefix("CREATE TABLE ") {
             let name = rest.split([' ', '(']).next().unwrap_or("").to_owned();
             if sql.contains("AUTO_INCREMENT") {
@@ -140,7 +150,11 @@ impl Books {
         ours: &Outcome,
         alone: bool,
     ) -> Result<Option<String>, ()> {
-        let ask = Ask::of(sql).filter(|_| alone).ok_or(())?;
+        let ask = Ask::of(sql).filter(|_| alone && !self.undone).ok_or(())?;
+        // Of an earlier step's statement it is not known what it met first.
+        if self.issued[at] != self.step {
+            return Err(());
+        }
         if ask.verb != Verb::Insert && ask.range.is_none() {
             return Err(());
         }
@@ -166,6 +180,37 @@ impl Books {
         Ran { sql, level, waited, in_transaction: *in_transaction, before, after }
     }
 
+    /// Has a transaction that is prepared now used the statement's table?
+    pub fn meets_prepared(&self, sql: &str) -> bool {
+        let Some(table) = table_of(sql) else { return false };
+        self.prepared.values().any(|used| used.contains(&table))
+    }
+
+    /// Does another session, `at` aside, wait since an earlier step in a statement of this table,
+    /// and does no session that does not wait hold a row that is asked for?
+    pub fn waits_elsewhere(&self, at: usize, sql: &str) -> bool {
+        let table = table_of(sql);
+        let others = self.waiting.iter().filter(|(other, _)| **other != at);
+        let waits = |asked: &str| table.is_some() && table_of(asked) == table;
+        if !others.into_iter().any(|(_, asked)| waits(asked)) {
+            return false;
+        }
+        let ran = self.ran(at, sql, &self.images[0], &self.images[0], false);
+        let others = (0..self.claims.len()).filter(|s| *s != at && !self.waiting.contains_key(s));
+        !others.into_iter().any(|other| self.claims[other].meets(&ran) == Some(true))
+    }
+
+    /// An XA statement has succeeded.
+    fn note_xa(&mut self, at: usize, sql: &str) {
+        let id = sql.split('\'').nth(1).unwrap_or("").to_owned();
+        if sql.starts_with("XA PREPARE") {
+            let used = std::mem::take(&mut self.used[at]);
+            self.prepared.insert(id, used);
+        } else if sql.starts_with("XA COMMIT") || sql.starts_with("XA ROLLBACK") {
+            self.prepared.remove(&id);
+        }
+    }
+
     /// At the end of a step, `answered` alike. `run` asks a session of Sluice.
     pub fn end_step(
         &mut self,
@@ -183,6 +228,7 @@ impl Books {
         let clear = answered.len() == 1 && reset.is_none();
         for answer in &done {
             let at = answer.session;
+            self.note_xa(at, &answer.sql);
             if lets_go(&answer.sql) {
                 self.claims[at].clear();
                 continue;
@@ -196,7 +242,9 @@ impl Books {
             self.claims[at].add(&ran);
         }
         for answer in answered {
-            self.ask_setting(answer.session, &mut run);
+            let begins = ["BEGIN", "START"].iter().any(|w| answer.sql.starts_with(w));
+            let begins = begins && is_ok(&answer.replies[0]);
+            self.ask_setting(answer.session, begins, &mut run);
         }
         self.images[0] = after;
         if !self.crowd.is_empty() {
@@ -204,7 +252,13 @@ impl Books {
         }
     }
 
-    fn ask_setting(&mut self, at: usize, run: &mut impl FnMut(usize, &str) -> Outcome) {
+    /// `begins`: the session's transaction has begun just now, perhaps after the end of another.
+    fn ask_setting(
+        &mut self,
+        at: usize,
+        begins: bool,
+        run: &mut impl FnMut(usize, &str) -> Outcome,
+    ) {
         let outcome = run(at, "SELECT @@in_transaction, @@tx_isolation");
         let row = outcome.sets.first().and_then(|set| set.rows.first()).cloned();
         let cell = |index: usize| {
@@ -214,16 +268,19 @@ impl Books {
         let open = cell(0).as_deref() == Some("1");
         let setting = &mut self.settings[at];
         setting.in_transaction = open;
-        if !open {
+        if !open || begins {
             // A transaction keeps the level that it began with.
             setting.level = cell(1).unwrap_or_else(|| setting.level.clone());
             self.claims[at].clear();
+            self.used[at].clear();
         }
     }
 
     /// The session has begun anew.
     pub fn forget(&mut self, at: usize) {
+        self.undone = true;
         self.claims[at].clear();
+        self.used[at].clear();
         self.settings[at].in_transaction = false;
     }
 

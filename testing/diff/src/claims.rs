@@ -110,6 +110,17 @@ fn only(a: &[Row], b: &[Row]) -> Vec<Row> {
 }
 
 impl Claims {
+    /// Does the statement ask for a row that this session holds? `None`: that cannot be told.
+    pub fn meets(&self, ran: &Ran) -> Option<bool> {
+        let ask = Ask::of(ran.sql)?;
+        let image = ran.before.get(&ask.table)?;
+        let exclusive = locks(&ask, ran.level, true)?;
+        let range = ask.range.as_ref()?;
+        let targets: Vec<Row> =
+            image.rows.iter().filter(|r| image.has(r, range)).cloned().collect();
+        Some(self.met(&ask, exclusive, &targets, image).is_some())
+    }
+
     pub fn clear(&mut self) {
         *self = Claims::default();
     }
@@ -215,6 +226,12 @@ fn locks(ask: &Ask, level: &str, in_transaction: bool) -> Option<bool> {
         None if level == "SERIALIZABLE" && in_transaction => Some(false),
         exclusive => exclusive,
     }
+}
+
+/// The table that a statement of one table names, also through its function.
+pub fn table_of(sql: &str) -> Option<String> {
+    let called = sql.strip_prefix("SELECT f").and_then(|rest| rest.split('(').next());
+    called.map(str::to_owned).or_else(|| Ask::of(sql).map(|ask| ask.table))
 }
 
 impl Ask {

@@ -15,6 +15,7 @@ mod exprs;
 mod gen;
 mod mistakes;
 mod orders;
+mod plans;
 mod programs;
 mod queries;
 mod rules;

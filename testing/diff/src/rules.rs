@@ -14,14 +14,15 @@ pub struct Rule {
 
 /// The reasons, for the help text.
 pub fn reasons() -> String {
-    let all = RULES
-        .iter()
-        .chain([&VICTIM, &WIDER, &UNJUDGED, &FURTHER, &PREPARED, &ORDER, &LATER, &SCAN, &SORT]);
+    let all = RULES.iter().chain([
+        &VICTIM, &WIDER, &UNJUDGED, &FURTHER, &PREPARED, &ELSEWHERE, &PLAN, &ORDER, &LATER, &SCAN,
+        &SORT,
+    ]);
     all.map(|r| format!("  {}: {}\n", r.id, r.reason)).collect()
 }
 
 /// Applied in this order; the first that matches counts.
-pub const RULES: [Rule; 5] = [
+pub const RULES: [Rule; 7] = [
     Rule {
         id: "client-library",
         reason: "the client library cannot read this answer of the server, on both sides",
@@ -54,6 +55,17 @@ pub const RULES: [Rule; 5] = [
                  where the table was truncated meanwhile",
         matches: history_is_gone,
     },
+    Rule {
+        id: "history-out-of-memory",
+        reason: "where a range is too old for the table, InnoDB shows error 1041 beside error 1412",
+        matches: history_out_of_memory,
+    },
+    Rule {
+        id: "error-shown-again",
+        reason: "the error of a statement is among its warnings more than once: a range is read by MRR, \
+                 and the server reports its error again; the other warnings are the same",
+        matches: error_shown_again,
+    },
 ];
 
 /// Rules of schedules, which compare more than two outcomes; the controller applies them.
@@ -82,8 +94,9 @@ pub const UNJUDGED: Rule = Rule {
 
 pub const FURTHER: Rule = Rule {
     id: "deadlock-further",
-    reason: "a deadlock in Sluice whose victim still waits in InnoDB: there it met the first entry behind a \
-             range, or a gap, and waits earlier, with fewer locks",
+    reason:
+        "a deadlock in Sluice whose victim still waits in InnoDB; it waited before, or so does another session: \
+             InnoDB met the first entry behind a range, or a gap, waits earlier, and holds less",
     matches: |_| false,
 };
 
@@ -91,7 +104,24 @@ pub const PREPARED: Rule = Rule {
     id: "prepared-lets-go",
     reason:
         "InnoDB gives up the locks of ranges and reads at XA PREPARE; Sluice keeps them until the \
-             end, so it may wait",
+             end, so it may wait. Only for a table that a transaction which is prepared now has used",
+    matches: |_| false,
+};
+
+pub const ELSEWHERE: Rule = Rule {
+    id: "waits-elsewhere",
+    reason:
+        "another session waits on both sides in a statement of the same table; InnoDB stopped it at \
+             the first entry behind a range, or at a gap, before it held what it holds in Sluice. So \
+             Sluice may wait or refuse. Only where no statement that has ended holds what is asked for",
+    matches: |_| false,
+};
+
+pub const PLAN: Rule = Rule {
+    id: "plan-differs",
+    reason:
+        "the optimizer takes another access path in one engine (tables of two rows), so the statement \
+             locks other rows; it is left out",
     matches: |_| false,
 };
 
@@ -149,12 +179,12 @@ fn has(outcome: &Option<Outcome>, code: u16) -> bool {
 }
 
 impl Met<'_> {
-    pub fn our_victim(&self) -> bool {
-        has(self.ours, DEADLOCK)
+    pub fn our_victim_alone(&self) -> bool {
+        has(self.ours, DEADLOCK) && !has(self.theirs, DEADLOCK)
     }
 
-    pub fn their_victim(&self) -> bool {
-        has(self.theirs, DEADLOCK)
+    pub fn their_victim_alone(&self) -> bool {
+        has(self.theirs, DEADLOCK) && !has(self.ours, DEADLOCK)
     }
 
     /// `waits`: the statement `sql` waits in InnoDB.
@@ -167,6 +197,14 @@ impl Met<'_> {
         }
         let skipped = sql.contains("SKIP LOCKED") && self.theirs.is_some() && self.more_rows();
         goes_on && (waits || has(self.theirs, LOCK_WAIT)) || skipped
+    }
+
+    /// InnoDB goes on where Sluice waits (`waits`), has refused, skipped rows, or ended a deadlock.
+    pub fn is_narrower(&self, waits: bool, sql: &str) -> bool {
+        let goes_on = self.theirs.as_ref().is_some_and(Outcome::is_ok);
+        let refused = has(self.ours, LOCK_WAIT) || has(self.ours, DEADLOCK);
+        let swapped = Met { ours: self.theirs, theirs: self.ours };
+        goes_on && (waits || refused || sql.contains("SKIP LOCKED") && swapped.more_rows())
     }
 
     /// Sluice gave every row that InnoDB gave, and others.
@@ -211,6 +249,31 @@ fn prepared_xa(seen: &Observation) -> bool {
 fn history_is_gone(seen: &Observation) -> bool {
     let codes = (seen.sluice.error_code(), seen.innodb.error_code());
     seen.kind == Kind::Error && codes == (1412, 159)
+}
+
+fn history_out_of_memory(seen: &Observation) -> bool {
+    let codes = |outcome: &Outcome| {
+        let mut all: Vec<u16> = outcome.warnings.iter().map(|w| w.1).collect();
+        all.retain(|code| *code != 159);
+        all.sort_unstable();
+        all
+    };
+    seen.kind == Kind::Warnings
+        && codes(seen.sluice) == [1412]
+        && codes(seen.innodb) == [1041, 1412]
+}
+
+fn error_shown_again(seen: &Observation) -> bool {
+    let code = seen.sluice.error_code();
+    let rest = |outcome: &Outcome| {
+        let mut all = outcome.warnings.clone();
+        all.retain(|w| !w.2.starts_with("InnoDB: "));
+        let before = all.len();
+        all.retain(|w| w.1 != code);
+        (before - all.len(), all)
+    };
+    let ((ours, others), (theirs, their_others)) = (rest(seen.sluice), rest(seen.innodb));
+    seen.kind == Kind::Warnings && code != 0 && ours > 0 && theirs > 0 && others == their_others
 }
 
 fn duplicate_of_copy(seen: &Observation) -> bool {

@@ -4,13 +4,16 @@ use crate::books::{Answer, Books};
 use crate::compare::{compare, Difference, Kind};
 use crate::mistakes;
 use crate::orders::{explain, Ending};
-use crate::rules::{Counts, Met, FURTHER, ORDER, PREPARED, UNJUDGED, VICTIM, WIDER};
+use crate::plans;
+use crate::rules::{
+    Counts, Met, ELSEWHERE, FURTHER, ORDER, PLAN, PREPARED, UNJUDGED, VICTIM, WIDER,
+};
 use crate::script::{Action, Step};
 use crate::session::{Direct, Outcome, Session, SIDES};
 use crate::verify;
 use crate::waits;
 use crate::world::World;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::io;
 use std::time::Duration;
 
@@ -81,8 +84,13 @@ impl<'w> Runner<'w> {
 
     pub fn step(&mut self, step: &Step) -> io::Result<Stepped> {
         self.books.begin_step();
+        self.books.waiting = self.waiting();
         match &step.action {
             Action::Sql(_) if self.waits(step.session) => Ok(Stepped::Skipped),
+            Action::Sql(sql) if self.takes_another_path(sql) => {
+                self.counts.add(PLAN.id);
+                Ok(Stepped::Skipped)
+            }
             Action::Sql(sql) => {
                 self.books.send(step.session, sql);
                 for side in 0..2 {
@@ -101,6 +109,17 @@ impl<'w> Runner<'w> {
                 self.settle(step.session, true)
             }
         }
+    }
+
+    /// Sessions that wait on both sides, with their statements.
+    fn waiting(&self) -> BTreeMap<usize, String> {
+        let both = |at: &usize| self.asked[*at].iter().all(Option::is_some);
+        let text = |at: usize| Some((at, self.asked[at][0].clone()?));
+        (0..self.sessions()).filter(both).filter_map(text).collect()
+    }
+
+    fn takes_another_path(&mut self, sql: &str) -> bool {
+        self.sessions() > 1 && !self.strict && plans::differ(&mut self.control, sql)
     }
 
     fn kill(&mut self, session: usize) {
@@ -190,27 +209,32 @@ impl<'w> Runner<'w> {
         }
         let replies: Vec<Met> =
             self.early.iter().map(|e| Met { ours: &e[0], theirs: &e[1] }).collect();
-        let victims = [Met::our_victim, Met::their_victim].map(|f| replies.iter().position(f));
+        let victims =
+            [Met::our_victim_alone, Met::their_victim_alone].map(|f| replies.iter().position(f));
         let at = match victims {
-            [Some(ours), Some(theirs)] if ours == theirs => None,
             [Some(ours), Some(_)] => return Alone::Allowed(ours, VICTIM.id),
-            [Some(ours), None] if replies[ours].theirs.is_none() => {
+            [Some(ours), None] if replies[ours].theirs.is_none() && self.is_further(ours) => {
                 return Alone::Allowed(ours, FURTHER.id);
             }
             [None, Some(theirs)] => Some(theirs),
             _ => None,
         };
-        let keeps = |at: &usize| {
-            let goes_on = replies[*at].theirs.as_ref().is_some_and(Outcome::is_ok);
-            self.asked[*at][0].is_some() && replies[*at].ours.is_none() && goes_on
+        let sql = |at: usize| self.asked[at][0].as_deref().unwrap_or("");
+        let narrower = |at: &usize| {
+            let waits = self.asked[*at][0].is_some() && replies[*at].ours.is_none();
+            replies[*at].is_narrower(waits, sql(*at))
         };
-        if let Some(at) = (0..self.sessions()).find(keeps).filter(|_| self.books.prepared) {
-            return Alone::Allowed(at, PREPARED.id);
+        if let Some(at) = (0..self.sessions()).find(narrower) {
+            if self.books.meets_prepared(sql(at)) {
+                return Alone::Allowed(at, PREPARED.id);
+            }
+            if self.books.waits_elsewhere(at, sql(at)) {
+                return Alone::Allowed(at, ELSEWHERE.id);
+            }
         }
         let wider = |at: &usize| {
             let waits = self.asked[*at][1].is_some() && replies[*at].theirs.is_none();
-            let sql = self.asked[*at][0].as_deref().unwrap_or("");
-            replies[*at].is_wider(waits, sql)
+            replies[*at].is_wider(waits, sql(*at))
         };
         let Some(at) = at.or_else(|| (0..self.sessions()).find(wider)) else {
             return Alone::Nobody;
@@ -220,6 +244,13 @@ impl<'w> Runner<'w> {
             return Alone::Nobody;
         }
         self.is_missing(at, known)
+    }
+
+    /// Did the victim wait before this step, or does another session wait in InnoDB?
+    fn is_further(&self, at: usize) -> bool {
+        let waits = |at: usize| self.asked[at][1].is_some() && self.early[at][1].is_none();
+        self.books.waiting.contains_key(&at)
+            || (0..self.sessions()).any(|other| other != at && waits(other))
     }
 
     /// InnoDB has made the session wait, or has refused or ended it. Had Sluice to do so, too?
