@@ -265,9 +265,10 @@ impl Model {
         found.map(|(xid, _)| String::from_utf8_lossy(xid).into_owned())
     }
 
-    /// Those that may have.
+    /// Those that may have, and those whose end has its place while their locks are still held.
     pub fn perhaps_prepared_in(&self, table: TableKey) -> Vec<Xid> {
-        self.detached_with(|p| p.wrote.contains(&table))
+        let all = self.prepared.iter().filter(|(_, p)| p.wrote.contains(&table));
+        all.map(|(xid, _)| xid.clone()).collect()
     }
 
     fn detached_with(&self, fits: impl Fn(&Prepared) -> bool) -> Vec<Xid> {
