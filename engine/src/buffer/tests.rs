@@ -15,11 +15,13 @@ fn store_options() -> StoreOptions {
     StoreOptions { segment_bytes: 1 << 20, ..StoreOptions::new("/store") }
 }
 
+/// The least pool of a program that is not simulated.
+const CAPACITY_BYTES: usize = 64 * PAGE_BYTES;
+
 fn new_pool() -> (Arc<SimOs>, Arc<Pool>) {
     let os = SimOs::new(1);
     let store = Store::create(os.clone(), store_options()).unwrap();
-    // The least pool of a program that is not simulated.
-    (os, Pool::new(store, PoolOptions { capacity_bytes: 64 * PAGE_BYTES }))
+    (os, Pool::new(store, PoolOptions { capacity_bytes: CAPACITY_BYTES }))
 }
 
 /// Writes page id, LSN and a body that depends on both.
@@ -144,7 +146,7 @@ fn pages_of_an_unreadable_leaf_keep_no_other_from_being_written() {
     }
     drop(pool);
     let (store, _) = Store::open(os.clone(), store_options()).unwrap();
-    let pool = Pool::new(store, PoolOptions { capacity_bytes: 0 });
+    let pool = Pool::new(store, PoolOptions { capacity_bytes: CAPACITY_BYTES });
     verify(&pool.read(PageId(1)).unwrap(), 1);
     os.fail_reads_of(Some("map-"));
     create(&pool, 2..=15, 50);
