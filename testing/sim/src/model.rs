@@ -382,7 +382,7 @@ impl Model {
         self.events.sort_by_key(|event| event.lsn);
         let durable_lsn = if all { u64::MAX } else { self.durable_lsn };
         let surely = self.events.iter().filter(|e| e.lsn <= durable_lsn).count();
-        let (state, count) = self.matching(found, surely).unwrap_or_else(|| {
+        let (state, count) = self.matching(found, xids, surely).unwrap_or_else(|| {
             panic!("{}", self.difference(found, surely));
         });
         self.check_prepared(xids, count);
@@ -390,12 +390,20 @@ impl Model {
     }
 
     /// The state after the longest beginning of the events that fits, at least `surely` of them.
-    fn matching(&self, found: &Found, surely: usize) -> Option<(State, usize)> {
+    fn matching(&self, found: &Found, xids: &[Xid], surely: usize) -> Option<(State, usize)> {
+        let keeps = |end: &State| xids.iter().all(|xid| self.keeps_tables_of(xid, end));
         let with_ddl = self.ddl.as_ref().and_then(|(ddl, lsn)| {
             let before = self.events.iter().filter(|e| e.lsn <= *lsn).count();
-            self.longest(found, surely.max(before), Some(ddl))
+            self.longest(found, surely.max(before), Some(ddl)).filter(|(end, _)| keeps(end))
         });
         with_ddl.or_else(|| self.longest(found, surely, None))
+    }
+
+    /// DDL waits for prepared transactions, so one that is there has all its tables.
+    fn keeps_tables_of(&self, xid: &Xid, end: &State) -> bool {
+        let keys: Vec<&TableKey> = end.names.values().collect();
+        let wrote = self.prepared.get(xid).into_iter().flat_map(|p| p.changes.keys());
+        wrote.into_iter().all(|(table, _)| keys.contains(&table))
     }
 
     fn longest(&self, found: &Found, least: usize, ddl: Option<&Ddl>) -> Option<(State, usize)> {
