@@ -450,9 +450,8 @@ fn a_table_whose_last_rows_cannot_be_read_does_not_keep_the_engine_from_opening(
     table.next_hidden_key().unwrap();
 }
 
-/// Those in other leaves stayed, and counted as committed when the rollback was over.
-#[test]
-fn rolled_back_inserts_beside_a_damaged_leaf_are_taken_back() {
+/// A transaction that has inserted a thousand rows and goes on.
+fn inserting() -> (Arc<SimOs>, Arc<Engine>, Arc<Table>, Trx) {
     let os = SimOs::new(7);
     let engine = Writer::new(&os, 7).engine;
     let table = engine.table(TABLES[0]).unwrap().unwrap();
@@ -460,6 +459,13 @@ fn rolled_back_inserts_beside_a_damaged_leaf_are_taken_back() {
     for id in 0..1000 {
         with_row(id, &[7; 100], |row| trx.insert(&table, row)).unwrap();
     }
+    (os, engine, table, trx)
+}
+
+/// Those in other leaves stayed, and counted as committed when the rollback was over.
+#[test]
+fn rolled_back_inserts_beside_a_damaged_leaf_are_taken_back() {
+    let (_os, engine, table, mut trx) = inserting();
     engine.checkpoint_now().unwrap();
     let gate = &table.gates[0];
     let is_leaf =
@@ -485,13 +491,7 @@ fn rolled_back_inserts_beside_a_damaged_leaf_are_taken_back() {
 /// marks of the whole transaction stayed, for ever.
 #[test]
 fn delete_marks_beside_a_leaf_that_the_disk_refuses_are_purged() {
-    let os = SimOs::new(7);
-    let engine = Writer::new(&os, 7).engine;
-    let table = engine.table(TABLES[0]).unwrap().unwrap();
-    let mut trx = engine.begin(1);
-    for id in 0..1000 {
-        with_row(id, &[7; 100], |row| trx.insert(&table, row)).unwrap();
-    }
+    let (os, engine, table, mut trx) = inserting();
     trx.commit(true).unwrap();
     for id in 0..1000 {
         with_row(id, &[7; 100], |row| trx.delete(&table, row)).unwrap();

@@ -600,7 +600,7 @@ impl SimFile {
         }
     }
 
-    /// What a device wants of direct I/O: without it a real one refuses, or goes another way.
+    /// A device wants this of direct I/O: without it a real one refuses, or goes another way.
     fn check_aligned(&self, buf: &[u8], offset: u64) {
         if !self.handle.is_direct {
             return;

@@ -313,8 +313,8 @@ impl Context {
         let next = match swept {
             Ok(next) => next,
             Err(error) => {
-                // This leaf comes again: no news may ever begin another sweep. What was kept of it
-                // comes again too, and the list is in order.
+                // The next step repeats this leaf, as perhaps no news ever begins another sweep. It
+                // adds what it keeps of the leaf once more, and the list must stay in order.
                 sweep.kept.truncate(kept_before);
                 sweep.at = Some(at);
                 return Err(error);

@@ -34,7 +34,7 @@ pub struct Books {
     pub answers: Vec<Answer>,
     /// Transactions that are prepared now, with the tables that they have used.
     prepared: BTreeMap<String, BTreeSet<String>>,
-    /// What each session's transaction has used.
+    /// The tables that each session's transaction has used.
     used: Vec<BTreeSet<String>>,
     /// A session was undone in this step: what the tables look like is not this statement's work.
     undone: bool,

@@ -14,7 +14,7 @@ pub enum Data {
     Tpcc { warehouses: u32 },
 }
 
-/// What is to be predicted. Everything else follows from it.
+/// One prediction to make. Everything else follows from it.
 #[derive(Clone, Debug)]
 pub struct Case {
     pub label: String,

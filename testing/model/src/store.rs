@@ -1,7 +1,7 @@
 //! The pages file: segments, streams, garbage collection, the map's change log. It counts what
 //! `store/` of the engine would write, with the same thresholds.
 
-/// What a record is: an image of a page, or the changes since that image.
+/// The content of a record: an image of a page, or the changes since that image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Image = 0,

@@ -13,7 +13,7 @@ pub struct Visit {
     pub change_bytes: u32,
 }
 
-/// What keys are like.
+/// The distribution of keys.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Keys {
     Uniform,

@@ -516,9 +516,7 @@ impl Model {
 
     /// XIDs of prepared transactions that may have written to the table of this name.
     pub fn prepared_in_base(&self, name: &str) -> Vec<Xid> {
-        let key = self.base.names[name];
-        let all = self.prepared.iter().filter(|(_, p)| p.wrote.contains(&key));
-        all.map(|(xid, _)| xid.clone()).collect()
+        self.perhaps_prepared_in(self.base.names[name])
     }
 
     /// What must be there now, if nothing is under way.
