@@ -79,7 +79,7 @@ pub struct LockStats {
     pub deadlocks: u64,
     pub timeouts: u64,
     pub interrupts: u64,
-    /// Locked or awaited rows, and intervals, now.
+    /// Holds of rows and of intervals, and those who wait for one, now.
     pub rows: u64,
     pub intervals: u64,
 }
@@ -452,11 +452,11 @@ impl LockManager {
             std::mem::take(&mut held.trees)
         };
         for tree in trees {
-            let (mut spans, mut goes_on) = (Vec::new(), true);
+            let mut goes_on = true;
             while goes_on {
                 let mut effects = Effects::default();
                 goes_on = self.change(tree, &mut effects, |locks, effects| {
-                    locks.release_some(owner, tree, &mut spans, effects)
+                    locks.release_some(owner, tree, effects)
                 });
                 effects.finish();
             }

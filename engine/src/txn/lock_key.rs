@@ -57,6 +57,14 @@ impl PartialEq for Key {
 
 impl Eq for Key {}
 
+/// The order of bytes. Keys mostly differ in their first eight, which are compared as a number.
+pub(super) fn compare(a: &[u8], b: &[u8]) -> Ordering {
+    match (a.first_chunk(), b.first_chunk()) {
+        (Some(x), Some(y)) if x != y => u64::from_be_bytes(*x).cmp(&u64::from_be_bytes(*y)),
+        _ => a.cmp(b),
+    }
+}
+
 impl PartialOrd for Key {
     fn partial_cmp(&self, other: &Key) -> Option<Ordering> {
         Some(self.cmp(other))
@@ -65,7 +73,7 @@ impl PartialOrd for Key {
 
 impl Ord for Key {
     fn cmp(&self, other: &Key) -> Ordering {
-        (**self).cmp(&**other)
+        compare(self, other)
     }
 }
 
@@ -114,7 +122,7 @@ impl Cut {
             (Side::Top, Side::Top) => Ordering::Equal,
             (Side::Top, _) => Ordering::Greater,
             (_, Side::Top) => Ordering::Less,
-            (own, other) => (*self.key).cmp(key).then(own.cmp(&other)),
+            (own, other) => compare(&self.key, key).then(own.cmp(&other)),
         }
     }
 
@@ -122,9 +130,20 @@ impl Cut {
         &self.key
     }
 
+    pub(super) fn side(&self) -> Side {
+        self.side
+    }
+
     /// Whether `key` lies above.
     pub(super) fn is_below(&self, key: &[u8]) -> bool {
         self.compare(key, Side::Below).is_le()
+    }
+}
+
+/// Below all keys.
+impl Default for Cut {
+    fn default() -> Cut {
+        Cut::below(&[])
     }
 }
 

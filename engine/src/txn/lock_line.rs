@@ -13,7 +13,7 @@
 use super::interrupt::{Outcome, Owner};
 use super::lock::Granted;
 use super::lock_key::{Key, Span};
-use super::lock_queue::{Grant, Line, Mode, Place, Waiter, Want};
+use super::lock_queue::{Line, Mode, Place, Waiter, Want};
 use super::lock_state::{Effects, TreeLocks};
 use crate::base::TreeId;
 use crate::os::planted::{self, Bug};
@@ -90,13 +90,12 @@ impl TreeLocks {
                 return ControlFlow::Continue(());
             }
         }
-        if let Some(id) = self.holds.row(ask.key) {
-            for grant in self.holds.node(id).grants() {
-                if Some(grant.owner) != ask.slot && grant.mode().conflicts(mode) {
-                    visit(self.owner_at(grant.owner))?;
-                }
+        self.holds.holds_of_row(ask.key, &mut |owner, held| {
+            if Some(owner) == ask.slot || !held.conflicts(mode) {
+                return ControlFlow::Continue(());
             }
-        }
+            visit(self.owner_at(owner))
+        })?;
         self.visit_spans(ask, mode == Mode::Shared, visit)
     }
 
@@ -109,11 +108,11 @@ impl TreeLocks {
         if planted::is(Bug::IntervalNotChecked) {
             return ControlFlow::Continue(());
         }
-        self.holds.spans_over(ask.key, exclusive, &mut |grant: &'a Grant| {
-            if Some(grant.owner) == ask.slot {
+        self.holds.spans_over(ask.key, exclusive, &mut |owner| {
+            if Some(owner) == ask.slot {
                 return ControlFlow::Continue(());
             }
-            visit(self.owner_at(grant.owner))
+            visit(self.owner_at(owner))
         })
     }
 

@@ -2,7 +2,6 @@
 
 use super::interrupt::Owner;
 use super::lock_key::{Key, Span};
-use super::lock_tree::{NodeId, NONE};
 use std::sync::Arc;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -17,26 +16,15 @@ impl Mode {
     }
 }
 
-/// One owner's hold of a row or a span.
+/// What an owner's hold of a row rests on.
+#[derive(Clone, Copy, Default)]
 pub(super) struct Grant {
-    /// The owner's place in its tree.
-    pub(super) owner: u32,
     /// Asked for by the owner.
     pub(super) explicit: Option<Mode>,
     /// The owner's id in the entry, made visible here by the first who waits for it.
     pub(super) implicit: bool,
     /// When the owner asked first ([`Owner::epoch`]).
     pub(super) epoch: u32,
-    /// The owner's other rows in this tree.
-    pub(super) previous: NodeId,
-    pub(super) next: NodeId,
-}
-
-impl Default for Grant {
-    fn default() -> Grant {
-        let (owner, explicit, implicit) = (u32::MAX, None, false);
-        Grant { owner, explicit, implicit, epoch: 0, previous: NONE, next: NONE }
-    }
 }
 
 impl Grant {

@@ -1,347 +1,563 @@
-//! The holds of one tree in one order: a treap by the low end, in which a locked row is a span of
-//! one key. Each node knows which span below it reaches furthest, so the spans over a key are
-//! found in a time logarithmic in the number of holds, however they nest. Pure data.
+//! The holds of one tree in one order: a B+ tree by the low end, in which a locked row is a span of
+//! one key. Inner nodes know which span below each child reaches furthest, so the spans over a key
+//! are found in a time logarithmic in the number of holds, however they nest. Pure data.
 //!
-//! Nodes lie in chunks that never move: growth copies nothing, and what is taken out is handed to
-//! the caller, to be freed with no mutex held.
+//! The rows of an owner are known by leaf: its end takes them out a leaf at a time. A leaf goes when
+//! it is empty; leaves are not joined. What is taken out is handed to the caller, to be freed with
+//! no mutex held.
 
 use super::lock_key::{Cut, Key, Side};
+use super::lock_leaf::{At, Entry, Hold, Kind, Leaf, Member, Position, SpanId, LEAF_ENTRIES};
 use super::lock_queue::{Grant, Mode};
+use super::lock_slab::{Id, Slab, NONE};
 use crate::os::planted::{self, Bug};
-use std::cmp::Ordering;
+use std::cell::Cell;
 use std::ops::ControlFlow;
 
-pub(super) type NodeId = u32;
-pub(super) const NONE: NodeId = NodeId::MAX;
+const CHILDREN: usize = 32;
 
-const CHUNK_NODES: usize = 256;
+/// Spans that end last: of all, and of the exclusive ones.
+type Reach = [SpanId; 2];
 
-pub(super) struct Node {
-    low: Cut,
-    /// `None`: a row, the one key at the low end.
-    high: Option<Box<Cut>>,
-    left: NodeId,
-    right: NodeId,
-    priority: u32,
-    /// Of the spans from here down, those that end last: of all, and of the exclusive ones.
-    reach: [NodeId; 2],
-    /// A span has one grant, a row one for each owner.
-    first: Grant,
-    more: Vec<Grant>,
+fn kinds(mode: Mode) -> std::ops::RangeInclusive<usize> {
+    0..=usize::from(mode == Mode::Exclusive)
 }
 
-impl Node {
-    pub(super) fn is_span(&self) -> bool {
-        self.high.is_some()
-    }
-
-    pub(super) fn key(&self) -> Key {
-        self.low.key().clone()
-    }
-
-    pub(super) fn low(&self) -> &Cut {
-        &self.low
-    }
-
-    pub(super) fn high(&self) -> Option<&Cut> {
-        self.high.as_deref()
-    }
-
-    pub(super) fn grants(&self) -> impl Iterator<Item = &Grant> {
-        std::iter::once(&self.first).chain(&self.more)
-    }
-
-    pub(super) fn grant_of(&self, owner: u32) -> Option<&Grant> {
-        self.grants().find(|g| g.owner == owner)
-    }
-
-    pub(super) fn grant_of_mut(&mut self, owner: u32) -> Option<&mut Grant> {
-        std::iter::once(&mut self.first).chain(&mut self.more).find(|g| g.owner == owner)
-    }
-
-    pub(super) fn push(&mut self, grant: Grant) {
-        self.more.push(grant);
-    }
-
-    /// Takes the owner's grant out; false: it was the last one, and the node must go.
-    pub(super) fn revoke(&mut self, owner: u32) -> bool {
-        if self.first.owner == owner {
-            return self.more.pop().map(|last| self.first = last).is_some();
-        }
-        self.more.retain(|g| g.owner != owner);
-        true
-    }
-
-    fn mode(&self) -> Mode {
-        self.first.mode()
-    }
+struct Child {
+    /// Nothing in it comes before this. Of a first child it says nothing.
+    low: Position,
+    node: Id,
+    own: Reach,
+    /// Of this child and those before it in the node.
+    until: Reach,
 }
 
-#[derive(Default)]
+/// The leaf that was looked into last, and its bounds: a node and a child in it.
+#[derive(Clone, Copy)]
+struct Finger {
+    leaf: Id,
+    low: Option<(Id, u32)>,
+    high: Option<(Id, u32)>,
+}
+
+const NOWHERE: Finger = Finger { leaf: NONE, low: None, high: None };
+
 pub(super) struct LockTree {
-    chunks: Vec<Vec<Node>>,
-    root: Root,
-    free: Vec<NodeId>,
-    made: u64,
+    leaves: Slab<Leaf>,
+    inners: Slab<Vec<Child>>,
+    /// The high ends of the spans.
+    ends: Slab<Cut>,
+    root: Id,
+    /// Levels of inner nodes.
+    depth: u32,
     len: usize,
+    spans: usize,
+    /// The leaves in which an owner has rows.
+    rows_of: Vec<Vec<Id>>,
+    finger: Cell<Finger>,
 }
 
-struct Root(NodeId);
-
-impl Default for Root {
-    fn default() -> Root {
-        Root(NONE)
+impl Default for LockTree {
+    fn default() -> LockTree {
+        let mut leaves: Slab<Leaf> = Slab::default();
+        let root = leaves.make();
+        LockTree {
+            leaves,
+            inners: Slab::default(),
+            ends: Slab::default(),
+            root,
+            depth: 0,
+            len: 0,
+            spans: 0,
+            rows_of: Vec::new(),
+            finger: Cell::new(NOWHERE),
+        }
     }
 }
 
+fn child_of(children: &[Child], at: &At<'_>) -> usize {
+    children[1..].partition_point(|child| child.low.at() <= *at)
+}
+
+/// What is there.
 impl LockTree {
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// Nodes for which there is memory.
+    pub(super) fn spans(&self) -> usize {
+        self.spans
+    }
+
+    /// Holds for which there is memory.
     pub(super) fn capacity(&self) -> usize {
-        self.chunks.len() * CHUNK_NODES
+        self.leaves.capacity() * LEAF_ENTRIES
     }
 
-    pub(super) fn node(&self, id: NodeId) -> &Node {
-        &self.chunks[id as usize / CHUNK_NODES][id as usize % CHUNK_NODES]
+    /// The owner's hold of the row.
+    pub(super) fn row(&self, key: &[u8], owner: u32) -> Option<&Grant> {
+        let at = At::row(key, owner);
+        let leaf = &self.leaves[self.leaf_of(&at)];
+        leaf.find(&at).ok().and_then(|index| leaf.entries()[index].grant())
     }
 
-    pub(super) fn node_mut(&mut self, id: NodeId) -> &mut Node {
-        &mut self.chunks[id as usize / CHUNK_NODES][id as usize % CHUNK_NODES]
+    pub(super) fn row_mut(&mut self, key: &[u8], owner: u32) -> Option<&mut Grant> {
+        let at = At::row(key, owner);
+        let leaf = self.leaf_of(&at);
+        let leaf = &mut self.leaves[leaf];
+        let index = leaf.find(&at).ok()?;
+        match &mut leaf.entries_mut()[index].hold {
+            Hold::Row(grant) => Some(grant),
+            Hold::Span { .. } => None,
+        }
     }
 
-    pub(super) fn insert(&mut self, low: Cut, high: Option<Cut>, first: Grant) -> NodeId {
-        let high = high.map(Box::new);
-        self.made += 1;
-        let priority = scatter(self.made);
-        let node = Node {
-            low,
-            high,
-            left: NONE,
-            right: NONE,
-            priority,
-            reach: [NONE; 2],
-            first,
-            more: Vec::new(),
-        };
-        let id = self.place(node);
-        self.pull(id);
-        self.root.0 = self.link(self.root.0, id);
+    pub(super) fn high(&self, id: SpanId) -> &Cut {
+        &self.ends[id]
+    }
+
+    /// Visits the holds of a row: owners and modes.
+    pub(super) fn holds_of_row(
+        &self,
+        key: &[u8],
+        visit: &mut dyn FnMut(u32, Mode) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        let mut from = At::row(key, 0);
+        loop {
+            let leaf = &self.leaves[self.leaf_of(&from)];
+            let next = self.finger.get().high.map(|bound| self.bound(bound));
+            let first = leaf.find(&from).unwrap_or_else(|index| index);
+            for entry in &leaf.entries()[first..] {
+                match entry.grant() {
+                    Some(grant) if *entry.key == *key => visit(entry.owner, grant.mode())?,
+                    _ => return ControlFlow::Continue(()),
+                }
+            }
+            match next.filter(|next| *next <= At::row(key, u32::MAX)) {
+                Some(next) => from = next,
+                None => return ControlFlow::Continue(()),
+            }
+        }
+    }
+
+    /// Visits the owners of the spans over `key`, of all modes or of the exclusive ones.
+    pub(super) fn spans_over(
+        &self,
+        key: &[u8],
+        exclusive: bool,
+        visit: &mut dyn FnMut(u32) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        if self.spans == 0 {
+            return ControlFlow::Continue(());
+        }
+        self.stab(self.root, self.depth, key, usize::from(exclusive), visit)
+    }
+
+    fn stab(
+        &self,
+        node: Id,
+        depth: u32,
+        key: &[u8],
+        kind: usize,
+        visit: &mut dyn FnMut(u32) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        let reaches = |id: SpanId| id != NONE && !self.ends[id].is_below(key);
+        if depth > 0 {
+            let children = &self.inners[node];
+            let last = child_of(children, &At::after(key));
+            for child in children[..=last].iter().rev() {
+                if !reaches(child.until[kind]) {
+                    break;
+                }
+                if reaches(child.own[kind]) {
+                    self.stab(child.node, depth - 1, key, kind, visit)?;
+                }
+            }
+            return ControlFlow::Continue(());
+        }
+        let entries = self.leaves[node].entries();
+        let before = entries.partition_point(|entry| entry.at() <= At::after(key));
+        for entry in entries[..before].iter().rev() {
+            let Hold::Span { mode, end, reach, .. } = entry.hold else { continue };
+            if !reaches(reach) {
+                break;
+            }
+            let unseen = planted::is(Bug::EqualKeyNotChecked)
+                && entry.at().side == Side::Below
+                && *entry.key == *key;
+            if kinds(mode).contains(&kind) && reaches(end) && !unseen {
+                visit(entry.owner)?;
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn bound(&self, (node, child): (Id, u32)) -> At<'_> {
+        self.inners[node][child as usize].low.at()
+    }
+
+    /// The leaf in which `at` is, or would be. Who asks for a lock looks for its place more than
+    /// once, and scans go on next to it.
+    fn leaf_of(&self, at: &At<'_>) -> Id {
+        let Finger { leaf, low, high } = self.finger.get();
+        let is_within = low.is_none_or(|low| self.bound(low) <= *at)
+            && high.is_none_or(|high| *at < self.bound(high));
+        if leaf != NONE && is_within {
+            return leaf;
+        }
+        let mut finger = Finger { leaf: self.root, ..NOWHERE };
+        for _ in 0..self.depth {
+            let (node, children) = (finger.leaf, &self.inners[finger.leaf]);
+            let index = child_of(children, at);
+            if index > 0 {
+                finger.low = Some((node, index as u32));
+            }
+            if index + 1 < children.len() {
+                finger.high = Some((node, index as u32 + 1));
+            }
+            finger.leaf = children[index].node;
+        }
+        self.finger.set(finger);
+        finger.leaf
+    }
+}
+
+/// What comes.
+impl LockTree {
+    /// The owner must not hold the row.
+    pub(super) fn insert_row(&mut self, key: &[u8], owner: u32, grant: Grant) {
+        let entry = Entry::row(key, owner, grant);
+        let leaf = self.leaf_of(&entry.at());
+        if self.leaves[leaf].is_full() {
+            self.insert(entry);
+        } else {
+            self.put(leaf, entry);
+        }
         self.len += 1;
-        id
     }
 
-    fn place(&mut self, node: Node) -> NodeId {
-        if let Some(id) = self.free.pop() {
-            *self.node_mut(id) = node;
-            return id;
+    /// The owner must have no span of this mode with this low end.
+    pub(super) fn insert_span(&mut self, low: &Cut, high: Cut, mode: Mode, owner: u32) -> SpanId {
+        let end = self.ends.make();
+        self.ends[end] = high;
+        self.insert(Entry::span(low, mode, owner, end));
+        self.len += 1;
+        self.spans += 1;
+        end
+    }
+
+    /// Moves the high end of a span up; answers where it was.
+    pub(super) fn set_high(&mut self, low: &Cut, mode: Mode, owner: u32, high: Cut) -> Cut {
+        let at = At::span(low, mode, owner);
+        self.raise_below(self.root, self.depth, &at, high).1
+    }
+
+    fn insert(&mut self, entry: Entry) {
+        let Some(right) = self.insert_below(self.root, self.depth, entry) else { return };
+        let low = At::row(&[], 0).to_position();
+        let left = Child { low, node: self.root, own: [NONE; 2], until: [NONE; 2] };
+        self.root = self.inners.make();
+        self.inners[self.root].extend([left, right]);
+        self.depth += 1;
+        self.settle(self.root, self.depth, 0);
+    }
+
+    /// Answers what a split has put to the right of the node.
+    fn insert_below(&mut self, node: Id, depth: u32, entry: Entry) -> Option<Child> {
+        if depth == 0 {
+            return self.insert_in_leaf(node, entry);
         }
-        if self.chunks.last().is_none_or(|chunk| chunk.len() == CHUNK_NODES) {
-            self.chunks.push(Vec::with_capacity(CHUNK_NODES));
+        let index = child_of(&self.inners[node], &entry.at());
+        let (child, span) = (self.inners[node][index].node, entry.end());
+        let right = self.insert_below(child, depth - 1, entry);
+        if let Some(right) = right {
+            self.inners[node].insert(index + 1, right);
+            self.settle(node, depth, index);
+            return self.split_inner(node, index + 1);
         }
-        let at = self.chunks.len() - 1;
-        self.chunks[at].push(node);
-        let id = at * CHUNK_NODES + self.chunks[at].len() - 1;
-        NodeId::try_from(id).expect("fewer than 2^32 locks in a tree")
-    }
-
-    /// Takes a node out; drop it with no mutex held.
-    pub(super) fn remove(&mut self, id: NodeId) -> Node {
-        self.root.0 = self.unlink(self.root.0, id);
-        self.len -= 1;
-        self.free.push(id);
-        let empty = Node {
-            low: Cut::below(&[]),
-            high: None,
-            left: NONE,
-            right: NONE,
-            priority: 0,
-            reach: [NONE; 2],
-            first: Grant::default(),
-            more: Vec::new(),
-        };
-        std::mem::replace(self.node_mut(id), empty)
-    }
-
-    /// Moves the high end of a span.
-    pub(super) fn set_high(&mut self, id: NodeId, high: Cut) -> Option<Cut> {
-        let before = self.node_mut(id).high.as_deref_mut().map(|old| std::mem::replace(old, high));
-        self.refresh(self.root.0, id);
-        before
-    }
-
-    /// The row of `key`.
-    pub(super) fn row(&self, key: &[u8]) -> Option<NodeId> {
-        let mut at = self.root.0;
-        while at != NONE {
-            let node = self.node(at);
-            // At one low end rows come before spans.
-            at = match node.low.compare(key, Side::Below) {
-                Ordering::Equal if !node.is_span() => return Some(at),
-                Ordering::Equal | Ordering::Greater => node.left,
-                Ordering::Less => node.right,
-            };
+        if let Some((end, mode)) = span {
+            self.raise(node, index, end, mode);
         }
         None
     }
 
-    /// Visits the spans over `key`, of all modes or of the exclusive ones.
-    pub(super) fn spans_over<'a>(
-        &'a self,
-        key: &[u8],
-        exclusive: bool,
-        visit: &mut dyn FnMut(&'a Grant) -> ControlFlow<()>,
-    ) -> ControlFlow<()> {
-        self.stab(self.root.0, key, usize::from(exclusive), visit)
-    }
-
-    fn stab<'a>(
-        &'a self,
-        at: NodeId,
-        key: &[u8],
-        kind: usize,
-        visit: &mut dyn FnMut(&'a Grant) -> ControlFlow<()>,
-    ) -> ControlFlow<()> {
-        if at == NONE {
-            return ControlFlow::Continue(());
+    fn insert_in_leaf(&mut self, leaf: Id, entry: Entry) -> Option<Child> {
+        if !self.leaves[leaf].is_full() {
+            self.put(leaf, entry);
+            return None;
         }
-        let node = self.node(at);
-        let reaches = |id: NodeId| id != NONE && !self.high_of(id).is_below(key);
-        if !reaches(node.reach[kind]) {
-            return ControlFlow::Continue(());
-        }
-        self.stab(node.left, key, kind, visit)?;
-        if !node.low.is_below(key) {
-            return ControlFlow::Continue(());
-        }
-        let counts = node.is_span() && (kind == 0 || node.mode() == Mode::Exclusive);
-        let unseen = planted::is(Bug::EqualKeyNotChecked)
-            && node.low.compare(key, Side::Below) == Ordering::Equal;
-        if counts && reaches(at) && !unseen {
-            visit(&node.first)?;
-        }
-        self.stab(node.right, key, kind, visit)
-    }
-
-    fn high_of(&self, id: NodeId) -> &Cut {
-        let node = self.node(id);
-        node.high.as_deref().unwrap_or(&node.low)
-    }
-
-    fn is_less(&self, a: NodeId, b: NodeId) -> bool {
-        let (x, y) = (self.node(a), self.node(b));
-        x.low.cmp(&y.low).then(x.is_span().cmp(&y.is_span())).then(a.cmp(&b)).is_lt()
-    }
-
-    /// Makes `reach` of a node true again, after that of its children.
-    fn pull(&mut self, id: NodeId) {
-        let node = self.node(id);
-        let mut reach = [NONE; 2];
-        for (kind, reach) in reach.iter_mut().enumerate() {
-            let counts = node.is_span() && (kind == 0 || node.mode() == Mode::Exclusive);
-            let below = [node.left, node.right].into_iter().filter(|&child| child != NONE);
-            let spans = below.map(|child| self.node(child).reach[kind]);
-            let spans = spans.chain(counts.then_some(id)).filter(|&span| span != NONE);
-            if let Some(last) = spans.max_by(|&a, &b| self.high_of(a).cmp(self.high_of(b))) {
-                *reach = last;
+        self.finger.set(NOWHERE);
+        let index = self.leaves[leaf].find(&entry.at()).unwrap_or_else(|index| index);
+        // Scans lock row after row: they leave full leaves.
+        let from = match index {
+            0 | LEAF_ENTRIES => index,
+            _ => LEAF_ENTRIES / 2,
+        };
+        let right = self.leaves.make();
+        let mut moved = std::mem::take(&mut self.leaves[right]);
+        self.leaves[leaf].split(from, &mut moved);
+        self.leaves[right] = moved;
+        for at in 0..self.leaves[right].entries().len() {
+            let entry = &self.leaves[right].entries()[at];
+            if let (Some(_), owner) = (entry.grant(), entry.owner) {
+                self.forget_row(leaf, owner);
+                self.note_row(right, owner);
             }
         }
-        self.node_mut(id).reach = reach;
+        self.settle_leaf(right, 0);
+        self.put(if index > from || from == LEAF_ENTRIES { right } else { leaf }, entry);
+        let low = self.leaves[right].entries()[0].at().to_position();
+        let own = self.reach_of(right, 0);
+        Some(Child { low, node: right, own, until: [NONE; 2] })
     }
 
-    fn link(&mut self, at: NodeId, new: NodeId) -> NodeId {
-        if at == NONE {
-            return new;
+    fn split_inner(&mut self, node: Id, new: usize) -> Option<Child> {
+        let children = &mut self.inners[node];
+        if children.len() <= CHILDREN {
+            return None;
         }
-        if self.node(new).priority > self.node(at).priority {
-            let (left, right) = self.split(at, new);
-            let node = self.node_mut(new);
-            (node.left, node.right) = (left, right);
-            self.pull(new);
-            return new;
-        }
-        if self.is_less(new, at) {
-            let left = self.link(self.node(at).left, new);
-            self.node_mut(at).left = left;
-        } else {
-            let right = self.link(self.node(at).right, new);
-            self.node_mut(at).right = right;
-        }
-        self.pull(at);
-        at
+        let from = if new == CHILDREN { CHILDREN } else { CHILDREN / 2 };
+        let moved = children.split_off(from);
+        let (right, low) = (self.inners.make(), moved[0].low.clone());
+        self.inners[right] = moved;
+        self.spread(right, 0);
+        let own = self.reach_of(right, 1);
+        Some(Child { low, node: right, own, until: [NONE; 2] })
     }
 
-    /// The nodes below `at` that come before `by`, and the others.
-    fn split(&mut self, at: NodeId, by: NodeId) -> (NodeId, NodeId) {
-        if at == NONE {
-            return (NONE, NONE);
+    /// Puts an entry into a leaf that has room for it.
+    fn put(&mut self, leaf: Id, entry: Entry) {
+        let index = self.leaves[leaf].find(&entry.at()).unwrap_or_else(|index| index);
+        let (owner, span) = (entry.owner, entry.end());
+        self.leaves[leaf].insert(index, entry);
+        match span {
+            Some(_) => self.settle_leaf(leaf, index),
+            None => self.note_row(leaf, owner),
         }
-        let parts;
-        if self.is_less(at, by) {
-            let (left, right) = self.split(self.node(at).right, by);
-            self.node_mut(at).right = left;
-            parts = (at, right);
-        } else {
-            let (left, right) = self.split(self.node(at).left, by);
-            self.node_mut(at).left = right;
-            parts = (left, at);
-        }
-        self.pull(at);
-        parts
     }
 
-    fn unlink(&mut self, at: NodeId, id: NodeId) -> NodeId {
-        if at == id {
-            let node = self.node(id);
-            return self.merge(node.left, node.right);
+    fn note_row(&mut self, leaf: Id, owner: u32) {
+        if let Some((_, member)) = self.leaves[leaf].member(owner) {
+            member.rows += 1;
+            return;
         }
-        if self.is_less(id, at) {
-            let left = self.unlink(self.node(at).left, id);
-            self.node_mut(at).left = left;
-        } else {
-            let right = self.unlink(self.node(at).right, id);
-            self.node_mut(at).right = right;
+        if self.rows_of.len() <= owner as usize {
+            self.rows_of.resize_with(owner as usize + 1, Vec::new);
         }
-        self.pull(at);
-        at
-    }
-
-    fn merge(&mut self, left: NodeId, right: NodeId) -> NodeId {
-        if left == NONE || right == NONE {
-            return if left == NONE { right } else { left };
-        }
-        let top;
-        if self.node(left).priority > self.node(right).priority {
-            let below = self.merge(self.node(left).right, right);
-            self.node_mut(left).right = below;
-            top = left;
-        } else {
-            let below = self.merge(left, self.node(right).left);
-            self.node_mut(right).left = below;
-            top = right;
-        }
-        self.pull(top);
-        top
-    }
-
-    fn refresh(&mut self, at: NodeId, id: NodeId) {
-        if at != id {
-            let node = self.node(at);
-            let child = if self.is_less(id, at) { node.left } else { node.right };
-            self.refresh(child, id);
-        }
-        self.pull(at);
+        let list = &mut self.rows_of[owner as usize];
+        let member = Member { owner, rows: 1, place: list.len() as u32 };
+        list.push(leaf);
+        self.leaves[leaf].members.push(member);
     }
 }
 
-/// The order of insertion says nothing about the priority, yet the same run takes the same course.
-fn scatter(n: u64) -> u32 {
-    let mut x = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    ((x ^ x >> 31) >> 32) as u32
+/// What goes.
+impl LockTree {
+    /// The owner must hold the row. Drop the answer with no mutex held.
+    pub(super) fn remove_row(&mut self, key: &[u8], owner: u32) -> Key {
+        let at = At::row(key, owner);
+        let leaf = self.leaf_of(&at);
+        let index = self.leaves[leaf].find(&at).expect("a held row");
+        let entry = self.leaves[leaf].remove(index);
+        self.forget_row(leaf, owner);
+        self.len -= 1;
+        self.prune(leaf, &at);
+        entry.key
+    }
+
+    /// Takes out what the owner has in one of the leaves in which it has rows. False: there is none.
+    pub(super) fn take_rows(&mut self, owner: u32, keys: &mut Vec<Key>) -> bool {
+        let Some(&leaf) = self.rows_of.get(owner as usize).and_then(|list| list.last()) else {
+            return false;
+        };
+        let before = keys.len();
+        self.leaves[leaf].take_rows(owner, keys);
+        let taken = keys.len() - before;
+        self.len -= taken;
+        let (index, member) = self.leaves[leaf].member(owner).expect("in the owner's list");
+        assert!(member.rows as usize == taken, "all rows of an owner in a leaf are counted");
+        self.leave(leaf, index);
+        self.prune(leaf, &At::row(&keys[before], owner));
+        true
+    }
+
+    /// The owner must hold the span. Drop the answer with no mutex held.
+    pub(super) fn remove_span(&mut self, low: &Cut, mode: Mode, owner: u32) -> (Key, Cut) {
+        let at = At::span(low, mode, owner);
+        let entry = self.remove_below(self.root, self.depth, &at);
+        let leaf = self.leaf_of(&at);
+        self.len -= 1;
+        self.spans -= 1;
+        self.prune(leaf, &at);
+        let (end, _) = entry.end().expect("a span");
+        let high = std::mem::take(&mut self.ends[end]);
+        self.ends.free(end);
+        (entry.key, high)
+    }
+
+    fn remove_below(&mut self, node: Id, depth: u32, at: &At<'_>) -> Entry {
+        if depth == 0 {
+            let index = self.leaves[node].find(at).expect("a held span");
+            let entry = self.leaves[node].remove(index);
+            self.settle_leaf(node, index);
+            return entry;
+        }
+        let index = child_of(&self.inners[node], at);
+        let entry = self.remove_below(self.inners[node][index].node, depth - 1, at);
+        let (end, _) = entry.end().expect("a span");
+        let mut later = self.inners[node][index..].iter();
+        if later.any(|child| child.own.contains(&end) || child.until.contains(&end)) {
+            self.settle(node, depth, index);
+        }
+        entry
+    }
+
+    fn forget_row(&mut self, leaf: Id, owner: u32) {
+        let (index, member) = self.leaves[leaf].member(owner).expect("an owner with rows");
+        member.rows -= 1;
+        if member.rows == 0 {
+            self.leave(leaf, index);
+        }
+    }
+
+    fn leave(&mut self, leaf: Id, index: usize) {
+        let Member { owner, place, .. } = self.leaves[leaf].members.swap_remove(index);
+        let list = &mut self.rows_of[owner as usize];
+        list.swap_remove(place as usize);
+        if let Some(&moved) = list.get(place as usize) {
+            let (_, member) = self.leaves[moved].member(owner).expect("in the owner's list");
+            member.place = place;
+        }
+    }
+
+    /// Takes a leaf out that may be empty now, in which `at` was.
+    fn prune(&mut self, leaf: Id, at: &At<'_>) {
+        if self.depth == 0 || !self.leaves[leaf].entries().is_empty() {
+            return;
+        }
+        self.finger.set(NOWHERE);
+        self.prune_below(self.root, self.depth, at);
+        while self.depth > 0 && self.inners[self.root].len() <= 1 {
+            let only = self.inners[self.root].pop();
+            self.inners.free(self.root);
+            self.depth -= 1;
+            self.root = match only {
+                Some(child) => child.node,
+                None => {
+                    self.depth = 0;
+                    self.leaves.make()
+                }
+            };
+        }
+    }
+
+    fn prune_below(&mut self, node: Id, depth: u32, at: &At<'_>) {
+        let index = child_of(&self.inners[node], at);
+        let child = self.inners[node][index].node;
+        if depth > 1 {
+            self.prune_below(child, depth - 1, at);
+            if !self.inners[child].is_empty() {
+                return;
+            }
+            self.inners.free(child);
+        } else {
+            self.leaves.free(child);
+        }
+        // It had no spans: what comes after it reaches as far as before.
+        self.inners[node].remove(index);
+    }
+}
+
+/// How far spans reach.
+impl LockTree {
+    fn further(&self, a: SpanId, b: SpanId) -> SpanId {
+        match (a, b) {
+            (NONE, other) | (other, NONE) => other,
+            _ if self.ends[a] > self.ends[b] => a,
+            _ => b,
+        }
+    }
+
+    /// Of a node at a height above the leaves.
+    fn reach_of(&self, node: Id, height: u32) -> Reach {
+        if height > 0 {
+            return self.inners[node].last().map_or([NONE; 2], |child| child.until);
+        }
+        let mut reach = [NONE; 2];
+        for (end, mode) in self.leaves[node].entries().iter().filter_map(Entry::end) {
+            for kind in kinds(mode) {
+                reach[kind] = self.further(end, reach[kind]);
+            }
+        }
+        reach
+    }
+
+    /// Makes the reach of a child true again, and that of those after it.
+    fn settle(&mut self, node: Id, depth: u32, index: usize) {
+        let own = self.reach_of(self.inners[node][index].node, depth - 1);
+        self.inners[node][index].own = own;
+        self.spread(node, index);
+    }
+
+    fn spread(&mut self, node: Id, from: usize) {
+        let before = from.checked_sub(1).map(|at| self.inners[node][at].until);
+        let mut until = before.unwrap_or([NONE; 2]);
+        for index in from..self.inners[node].len() {
+            let own = self.inners[node][index].own;
+            until = [0, 1].map(|kind| self.further(until[kind], own[kind]));
+            self.inners[node][index].until = until;
+        }
+    }
+
+    /// The span, in this child, is new or has grown.
+    fn raise(&mut self, node: Id, index: usize, end: SpanId, mode: Mode) {
+        for kind in kinds(mode) {
+            let own = self.inners[node][index].own[kind];
+            self.inners[node][index].own[kind] = self.further(end, own);
+            for at in index..self.inners[node].len() {
+                let until = self.inners[node][at].until[kind];
+                if until != end && self.further(end, until) == until {
+                    break;
+                }
+                self.inners[node][at].until[kind] = end;
+            }
+        }
+    }
+
+    fn raise_below(&mut self, node: Id, depth: u32, at: &At<'_>, high: Cut) -> (SpanId, Cut) {
+        if depth == 0 {
+            let index = self.leaves[node].find(at).expect("a held span");
+            let (end, _) = self.leaves[node].entries()[index].end().expect("a span");
+            let before = std::mem::replace(&mut self.ends[end], high);
+            self.settle_leaf(node, index);
+            return (end, before);
+        }
+        let index = child_of(&self.inners[node], at);
+        let child = self.inners[node][index].node;
+        let (end, before) = self.raise_below(child, depth - 1, at, high);
+        if let Kind::Span(mode) = at.kind {
+            self.raise(node, index, end, mode);
+        }
+        (end, before)
+    }
+
+    /// Makes the reach of the spans from `from` on true again.
+    fn settle_leaf(&mut self, leaf: Id, from: usize) {
+        let reach_of = |entry: &Entry| match entry.hold {
+            Hold::Span { reach, .. } => Some(reach),
+            Hold::Row(_) => None,
+        };
+        let before = self.leaves[leaf].entries()[..from].iter().rev().find_map(reach_of);
+        let mut furthest = before.unwrap_or(NONE);
+        for index in from..self.leaves[leaf].entries().len() {
+            if let Some((end, _)) = self.leaves[leaf].entries()[index].end() {
+                furthest = self.further(furthest, end);
+            }
+            if let Hold::Span { reach, .. } = &mut self.leaves[leaf].entries_mut()[index].hold {
+                *reach = furthest;
+            }
+        }
+    }
 }
 
 #[cfg(test)]
