@@ -176,13 +176,15 @@ impl Leaf {
         std::mem::take(&mut self.slots[self.len])
     }
 
-    /// Moves the entries from `from` on to the empty leaf `right`.
-    pub(super) fn split(&mut self, from: usize, right: &mut Leaf) {
-        for (own, other) in self.slots[from..self.len].iter_mut().zip(&mut right.slots) {
-            *other = std::mem::take(own);
+    /// Moves the entries from `from` on to the end of `other`, which has room for them.
+    pub(super) fn hand_over(&mut self, from: usize, other: &mut Leaf) {
+        let end = other.len + self.len - from;
+        for (own, slot) in
+            self.slots[from..self.len].iter_mut().zip(&mut other.slots[other.len..end])
+        {
+            *slot = std::mem::take(own);
         }
-        right.len = self.len - from;
-        self.len = from;
+        (self.len, other.len) = (from, end);
     }
 
     /// Takes the rows of the owner out.

@@ -254,6 +254,9 @@ struct Pair {
     victims: u64,
     /// Waits begun: for a row, a row and its gap, a gap, an insert.
     waits: [u64; 4],
+    /// It holds rows between those of the others, so that the tree has many nodes.
+    crowd: Arc<Owner>,
+    crowd_rows: u64,
 }
 
 type Range = (Bound<[u8; 1]>, Bound<[u8; 1]>);
@@ -281,7 +284,23 @@ impl Pair {
     fn new(manager: Arc<LockManager>) -> Pair {
         let owners: Vec<_> = (0..OWNERS as u64).map(|s| manager.owner(s)).collect();
         let tickets = (0..OWNERS).map(|_| None).collect();
-        Pair { manager, owners, tickets, world: World::default(), victims: 0, waits: [0; 4] }
+        let (crowd, world) = (manager.owner(OWNERS as u64), World::default());
+        Pair { manager, owners, tickets, world, victims: 0, waits: [0; 4], crowd, crowd_rows: 0 }
+    }
+
+    /// The crowd takes rows where no interval of others lies, or gives all up. Nobody notices.
+    fn crowd(&mut self, rng: &mut SimRng) {
+        if rng.chance(20) {
+            self.manager.release_all(&self.crowd);
+            self.crowd_rows = 0;
+        }
+        for _ in 0..20 {
+            let tail = rng.below(1 << 40).to_be_bytes();
+            let key = [&[rng.below(u64::from(KEYS)) as u8, 1], &[7; 30][..], &tail].concat();
+            let mode = if rng.chance(50) { X } else { S };
+            let granted = self.manager.try_lock(&self.crowd, T, &key, mode);
+            self.crowd_rows += u64::from(granted == Ok(Granted::New));
+        }
     }
 
     fn try_lock(&mut self, rng: &mut SimRng, owner: usize, key: u8, mode: Mode) {
@@ -469,7 +488,8 @@ impl Pair {
             assert_eq!(who.has_insert.load(Ordering::Relaxed), has_insert);
         }
         let waits = self.world.line.iter().filter(|w| w.row_mode().is_some()).count();
-        assert_eq!(self.manager.stats().rows, (self.world.rows.len() + waits) as u64);
+        let rows = (self.world.rows.len() + waits) as u64;
+        assert_eq!(self.manager.stats().rows, rows + self.crowd_rows);
     }
 }
 
@@ -487,9 +507,13 @@ fn random_histories_agree_with_the_reference() {
                 }
             }
             pair.step(&mut rng);
+            if seed % 2 == 1 && rng.chance(20) {
+                pair.crowd(&mut rng);
+            }
             pair.assert_equal();
         }
         pair.tickets.clear();
+        pair.manager.release_all(&pair.crowd);
         pair.owners.iter().for_each(|owner| pair.manager.release_all(owner));
         assert_clean(&pair.manager);
         victims += pair.victims;

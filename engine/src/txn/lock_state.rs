@@ -5,7 +5,7 @@ use super::interrupt::{Held, Owner};
 use super::lock_key::{Cut, Key, Span};
 use super::lock_leaf::SpanId;
 use super::lock_queue::{Grant, Line, Mode};
-use super::lock_tree::LockTree;
+use super::lock_tree::{Gone, LockTree};
 use crate::base::TreeId;
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeMap, HashMap};
@@ -25,8 +25,7 @@ const RELEASE_BATCH: usize = 128;
 #[derive(Default)]
 pub(super) struct Effects {
     pub(super) wakes: Vec<Arc<Owner>>,
-    keys: Vec<Key>,
-    cuts: Vec<Cut>,
+    gone: Gone,
     owner: Option<OwnerHere>,
     pub(super) tree: Option<Box<TreeLocks>>,
 }
@@ -148,7 +147,7 @@ impl TreeLocks {
 
     /// Takes the owner's hold of a row away, whatever it rests on.
     fn revoke_row(&mut self, slot: u32, key: &[u8], effects: &mut Effects) {
-        effects.keys.push(self.holds.remove_row(key, slot));
+        self.holds.remove_row(key, slot, &mut effects.gone);
         self.here(slot).owner.locks.fetch_sub(1, Ordering::Relaxed);
     }
 
@@ -213,11 +212,14 @@ impl TreeLocks {
         let last = joined.last().map(|&(_, id)| high_of(id));
         let high = last.max(Some(&span.high)).expect("one is given").clone();
         for (low, _) in joined {
-            self.here_mut(slot).spans[mode as usize].remove(&low);
+            let listed = self.here_mut(slot).spans[mode as usize].remove_entry(&low);
+            effects.gone.cuts.extend(listed.map(|(low, _)| low));
             self.remove_span(slot, mode, low, effects);
         }
         match before {
-            Some(low) => effects.cuts.extend([self.holds.set_high(&low, mode, slot, high), low]),
+            Some(low) => {
+                effects.gone.cuts.extend([self.holds.set_high(&low, mode, slot, high), low]);
+            }
             None => self.add_span(slot, mode, &span.low, high),
         }
     }
@@ -231,10 +233,9 @@ impl TreeLocks {
 
     /// The span has left the owner's list before.
     fn remove_span(&mut self, slot: u32, mode: Mode, low: Cut, effects: &mut Effects) {
-        let (key, high) = self.holds.remove_span(&low, mode, slot);
+        let high = self.holds.remove_span(&low, mode, slot, &mut effects.gone);
         self.here(slot).owner.locks.fetch_sub(1, Ordering::Relaxed);
-        effects.keys.push(key);
-        effects.cuts.extend([low, high]);
+        effects.gone.cuts.extend([low, high]);
     }
 
     /// Releases some of what the owner holds; false when nothing is left and the owner has left.
@@ -246,16 +247,19 @@ impl TreeLocks {
     ) -> bool {
         let Some(slot) = self.slot(owner) else { return false };
         let mut keys = Vec::with_capacity(2 * RELEASE_BATCH);
-        while keys.len() < RELEASE_BATCH && self.holds.take_rows(slot, &mut keys) {}
+        let gone = &mut effects.gone;
+        while keys.len() < RELEASE_BATCH && self.holds.take_rows(slot, &mut keys, gone) {}
         owner.locks.fetch_sub(keys.len() as u64, Ordering::Relaxed);
         if !self.lines.is_empty() {
             keys.iter().for_each(|key| self.pump(tree, key, effects));
         }
         let is_full = keys.len() >= RELEASE_BATCH;
-        effects.keys = keys;
+        std::mem::swap(&mut effects.gone.keys, &mut keys);
+        effects.gone.keys.append(&mut keys);
         if is_full || self.release_spans(slot, tree, effects) {
             return true;
         }
+        self.holds.forget_owner(slot, &mut effects.gone);
         effects.owner = self.owners[slot as usize].take();
         self.slots.remove(&owner.number);
         self.free_owners.push(slot);
@@ -272,7 +276,9 @@ impl TreeLocks {
                 return false;
             };
             self.remove_span(slot, mode, low, effects);
-            if let (false, Some([low, high])) = (self.lines.is_empty(), effects.cuts.last_chunk()) {
+            if let (false, Some([low, high])) =
+                (self.lines.is_empty(), effects.gone.cuts.last_chunk())
+            {
                 let span = Span { low: low.clone(), high: high.clone() };
                 self.pump_span(tree, &span, effects);
             }

@@ -56,6 +56,8 @@ mod lock_key;
 mod lock_leaf;
 mod lock_line;
 mod lock_queue;
+mod lock_reach;
+mod lock_shape;
 mod lock_slab;
 mod lock_state;
 mod lock_tree;
