@@ -470,6 +470,8 @@ impl World {
     /// With nobody at work, everything owed is done in the end: rolled back entries are taken
     /// back, delete marks are gone, so are the pages of dropped trees; and nothing has changed.
     fn come_to_rest(&mut self, engine: &Arc<Engine>) {
+        // With 950 of 1000 put off, a sweep of a few hundred leaves takes longer than this waits.
+        sched::put_nothing_off();
         for (xid, _) in self.model().prepared_changes() {
             assert!(engine.rollback_prepared(&xid).expect("a rollback"), "an XID is gone");
         }

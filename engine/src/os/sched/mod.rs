@@ -24,7 +24,9 @@ mod tasks;
 
 pub use locks::{RawMutex, RawRwLock};
 pub use state::Pace;
-pub use tasks::{current, join_others, park, run, spawn, yield_now, JoinHandle, Outcome, Thread};
+pub use tasks::{
+    current, join_others, park, put_nothing_off, run, spawn, yield_now, JoinHandle, Outcome, Thread,
+};
 pub(crate) use tasks::{
     is_task, now_ns, planted, point, puts_off, sleep, stall, wait_at, wake_all_at, wake_one_at,
 };

@@ -289,6 +289,11 @@ pub(crate) fn puts_off() -> bool {
     drawn.unwrap_or(false)
 }
 
+/// From here on no work is put off: a wait for the end of all of it would take too long.
+pub fn put_nothing_off() {
+    with(|scheduler, _| scheduler.lock().pace.put_off_permille = 0);
+}
+
 /// Lets others run: for a task that looks again and again.
 pub fn yield_now() {
     if !sleep(Duration::from_micros(1)) {
