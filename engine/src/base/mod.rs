@@ -19,5 +19,5 @@ pub mod limits;
 
 pub use entry::{EntryHeader, ENTRY_HEADER_BYTES};
 pub use error::{Error, Result};
-pub use ids::{Csn, Lsn, PageId, TreeId, TxnId};
+pub use ids::{Csn, IdHasher, Lsn, PageId, TreeId, TxnId};
 pub use limits::{BLOCK_BYTES, PAGE_BYTES};

@@ -206,7 +206,13 @@ fn put_ranges(out: &mut Vec<u8>, old: &[u8], new: &[u8], stamp: bool) {
 
 /// Length of the equal beginning, eight bytes at a time.
 fn equal_run(a: &[u8], b: &[u8]) -> usize {
-    let words = a.chunks_exact(8).zip(b.chunks_exact(8)).take_while(|(x, y)| x == y).count();
-    let tail = a[words * 8..].iter().zip(&b[words * 8..]).take_while(|(x, y)| x == y).count();
-    words * 8 + tail
+    let word = |bytes: &[u8], at: usize| bytes[at..].first_chunk().map(|w| u64::from_le_bytes(*w));
+    let mut at = 0;
+    while let (Some(x), Some(y)) = (word(a, at), word(b, at)) {
+        if x != y {
+            return at + (x ^ y).trailing_zeros() as usize / 8;
+        }
+        at += 8;
+    }
+    at + a[at..].iter().zip(&b[at..]).take_while(|(x, y)| x == y).count()
 }

@@ -1,35 +1,16 @@
 //! The sharded table of frames. Each shard is one mutex, a map and a slab that the clock runs over.
 
 use super::frame::{Latch, Meta};
-use crate::base::PageId;
+use crate::base::{IdHasher, PageId};
 use crate::os::rank::Rank;
 use crate::os::sync::{condition, Condvar, Mutex, MutexGuard, Ranked};
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 
 pub(super) const SHARDS: usize = 64;
 
-/// Page ids are dense numbers: one multiplication spreads them.
-#[derive(Default)]
-pub(super) struct PageHasher(u64);
-
-impl Hasher for PageHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for &b in bytes {
-            self.write_u64(u64::from(b));
-        }
-    }
-
-    fn write_u64(&mut self, v: u64) {
-        let mixed = (self.0 ^ v).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        self.0 = mixed ^ (mixed >> 32);
-    }
-}
+pub(super) type PageHasher = IdHasher;
 
 pub(super) struct Slot {
     pub meta: Arc<Meta>,

@@ -6,15 +6,14 @@ use super::lock_key::{Cut, Key, Span};
 use super::lock_leaf::SpanId;
 use super::lock_queue::{Grant, Line, Mode};
 use super::lock_tree::{Gone, LockTree};
-use crate::base::TreeId;
-use std::collections::hash_map::DefaultHasher;
+use crate::base::{IdHasher, TreeId};
 use std::collections::{BTreeMap, HashMap};
 use std::hash::BuildHasherDefault;
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 
-/// Keyed without entropy: the same run takes the same course.
-pub(super) type Map<K, V> = HashMap<K, V, BuildHasherDefault<DefaultHasher>>;
+/// By an id. The same run takes the same course.
+pub(super) type Map<K, V> = HashMap<K, V, BuildHasherDefault<IdHasher>>;
 
 /// A tree's memory is given back when it is idle and grew beyond this.
 const HOLDS_KEPT: usize = 1024;
