@@ -28,7 +28,21 @@ impl Goal<'_> {
 impl Tree {
     /// The leaf of `key`, shared.
     pub(super) fn read_leaf(&self, key: &[u8]) -> Result<ReadGuard> {
-        self.read_leaf_for(Goal::At(key))
+        match self.read_near(key) {
+            Some(leaf) => Ok(leaf),
+            None => self.read_leaf_for(Goal::At(key)),
+        }
+    }
+
+    /// The leaf of the keys right below `key`, shared.
+    pub(super) fn read_leaf_below(&self, key: &[u8]) -> Result<ReadGuard> {
+        match self.read_near(key) {
+            Some(leaf) if Node::new(&leaf).low() < key => Ok(leaf),
+            near => {
+                drop(near);
+                self.read_leaf_for(Goal::Below(key))
+            }
+        }
     }
 
     pub(super) fn read_leaf_for(&self, goal: Goal<'_>) -> Result<ReadGuard> {
@@ -62,6 +76,9 @@ impl Tree {
 
     /// The leaf of `key`, exclusive.
     pub(super) fn write_leaf(&self, key: &[u8]) -> Result<WriteGuard> {
+        if let Some(leaf) = self.write_near(key) {
+            return Ok(leaf);
+        }
         match self.write_at(key, 0)? {
             Some(leaf) => Ok(leaf),
             None => unreachable!("every tree has a level 0"),

@@ -12,7 +12,8 @@
 //!    the exclusive latches of all of these pages, so it is in the log before any of them is released.
 //! 5. Latches are taken parent before child, left before right, coupled: a child is latched before its
 //!    parent is released. A page is freed by one who holds it and its parent exclusively, so no
-//!    descent can be on the way to it.
+//!    descent can be on the way to it. A thread that goes to a leaf without a descent, from a key
+//!    that it found there (`near`), holds no other latch; it leaves a page that is being freed.
 //! 6. The root's page id is fixed: it grows by moving its content to a new child and shrinks by taking
 //!    over its only child.
 //! 7. A split is followed by a new attempt of the change that needed it; every attempt holds at most a
@@ -30,6 +31,7 @@ mod estimate;
 mod fuzz_tests;
 mod inspect;
 mod merge;
+mod near;
 mod node;
 mod record;
 mod sample;

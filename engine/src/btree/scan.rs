@@ -95,6 +95,7 @@ impl Tree {
         };
         let has_any = first < node.count();
         if visit(node, first..node.count(), key, f).is_break() {
+            self.note_near(leaf.page(), key);
             return Ok((LeafEnd::Stopped, has_any));
         }
         let end = node.high().map_or(LeafEnd::End, |high| LeafEnd::Next(high.to_vec()));
@@ -107,12 +108,11 @@ impl Tree {
         key: &mut Vec<u8>,
         f: &mut Visit<'_>,
     ) -> Result<(LeafEnd, bool)> {
-        let goal = match from {
-            Bound::Included(start) => Goal::At(start),
-            Bound::Excluded(start) => Goal::Below(start),
-            Bound::Unbounded => Goal::Last,
+        let leaf = match from {
+            Bound::Included(start) => self.read_leaf(start)?,
+            Bound::Excluded(start) => self.read_leaf_below(start)?,
+            Bound::Unbounded => self.read_leaf_for(Goal::Last)?,
         };
-        let leaf = self.read_leaf_for(goal)?;
         let node = Node::new(&leaf);
         let end = match from {
             Bound::Included(start) => node.search(start).map_or_else(|i| i, |i| i + 1),
@@ -122,6 +122,7 @@ impl Tree {
             Bound::Excluded(_) | Bound::Unbounded => node.count(),
         };
         if visit(node, (0..end).rev(), key, f).is_break() {
+            self.note_near(leaf.page(), key);
             return Ok((LeafEnd::Stopped, end > 0));
         }
         let low = node.low();

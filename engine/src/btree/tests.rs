@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 mod bench;
 mod crash;
+mod near;
 mod sample;
 mod support;
 mod threads;

@@ -13,7 +13,7 @@ use crate::buffer::{Pool, WriteGuard};
 use crate::wal::{Appended, Wal};
 use std::borrow::Cow;
 use std::cell::RefCell;
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock};
 
 /// Says of a value that no one can need its entry any more.
@@ -21,6 +21,8 @@ pub type DeadTest = Box<dyn Fn(&[u8]) -> bool + Send + Sync>;
 
 /// What all trees of an engine share.
 pub struct Env {
+    /// No two in a process have the same.
+    pub(super) number: u64,
     pub pool: Arc<Pool>,
     pub wal: Arc<Wal>,
     next_page: AtomicU64,
@@ -29,13 +31,16 @@ pub struct Env {
     pub dead: OnceLock<DeadTest>,
 }
 
+static ENVS: AtomicU64 = AtomicU64::new(0);
+
 impl Env {
     /// `next_page` lies above every page id that the store or the log ever named.
     pub fn new(pool: Arc<Pool>, wal: Arc<Wal>, next_page: PageId) -> Arc<Env> {
         pool.set_page_check(check_page);
         pool.set_apply(apply);
         let next_page = AtomicU64::new(next_page.0.max(1));
-        Arc::new(Env { pool, wal, next_page, dead: OnceLock::new() })
+        let number = ENVS.fetch_add(1, Relaxed) + 1;
+        Arc::new(Env { number, pool, wal, next_page, dead: OnceLock::new() })
     }
 
     /// A page id never used before.
@@ -126,7 +131,11 @@ impl Tree {
         check_key(key)?;
         let leaf = self.read_leaf(key)?;
         let node = Node::new(&leaf);
-        f(node.search(key).ok().map(|slot| node.value(slot)));
+        let found = node.search(key);
+        if found.is_ok() {
+            self.note_near(leaf.page(), key);
+        }
+        f(found.ok().map(|slot| node.value(slot)));
         Ok(())
     }
 

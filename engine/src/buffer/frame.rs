@@ -104,6 +104,11 @@ impl ReadGuard {
     pub fn page(&self) -> PageId {
         self.0.meta.page
     }
+
+    /// Set under the exclusive latch by who frees the page: it is of no tree any more.
+    pub(super) fn is_being_freed(&self) -> bool {
+        self.0.meta.doomed.load(SeqCst)
+    }
 }
 
 impl Deref for ReadGuard {
@@ -120,6 +125,10 @@ pub struct WriteGuard(pub(super) ArcRwLockWriteGuard<RawRwLock, Body>);
 impl WriteGuard {
     pub fn page(&self) -> PageId {
         self.0.meta.page
+    }
+
+    pub(super) fn is_being_freed(&self) -> bool {
+        self.0.meta.doomed.load(SeqCst)
     }
 
     /// Makes the frame dirty from `log_end` on, unless it is dirty from earlier. To be called with

@@ -141,6 +141,22 @@ impl Pool {
         }
     }
 
+    /// As [`Pool::read`], but only of a page that is in memory and is not being freed.
+    pub fn read_resident(&self, page: PageId) -> Option<ReadGuard> {
+        match self.find_shared(page) {
+            Found::Guard(guard) if !guard.is_being_freed() => Some(guard),
+            _ => None,
+        }
+    }
+
+    /// The same with an exclusive latch.
+    pub fn write_resident(&self, page: PageId) -> Option<WriteGuard> {
+        match self.find_exclusive(page) {
+            Found::Guard(guard) if !guard.is_being_freed() => Some(guard),
+            _ => None,
+        }
+    }
+
     /// A zeroed page that the store does not have; nobody else may know its id yet.
     pub fn create(&self, page: PageId, tree: TreeId) -> Result<WriteGuard> {
         assert!(page != PageId::ZERO, "page id zero means none");

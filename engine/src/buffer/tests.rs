@@ -72,6 +72,27 @@ fn a_page_that_nobody_has_is_corrupt_and_leaves_no_frame() {
 }
 
 #[test]
+fn only_a_page_in_memory_that_stays_is_resident() {
+    let (_os, pool) = new_pool();
+    create(&pool, 1..=1, 7);
+    let is_resident = || {
+        let shared = pool.read_resident(PageId(1)).is_some();
+        assert_eq!(pool.write_resident(PageId(1)).is_some(), shared);
+        shared
+    };
+    assert!(is_resident());
+    pool.writeback_before(Lsn(100), 10).unwrap();
+    pool.discard(PageId(1));
+    assert!(!is_resident(), "a miss reads nothing");
+    assert_eq!(verify(&pool.read(PageId(1)).unwrap(), 1), 7);
+    assert!(is_resident());
+    pool.write(PageId(1)).unwrap().will_free(Lsn(200));
+    assert!(!is_resident(), "its record is in the log");
+    pool.free(PageId(1));
+    assert!(!is_resident());
+}
+
+#[test]
 fn one_read_serves_all_who_miss_together() {
     let (_os, pool) = new_pool();
     create(&pool, 1..=1, 7);

@@ -42,6 +42,11 @@ fn work(tree: &Tree, thread: u64) -> Model {
             }
             _ => {
                 let value = vec![rng.next_u64() as u8; rng.below(600) as usize];
+                if rng.below(2) == 0 {
+                    // The leaf is noted, and may be another one by the time of the write.
+                    assert_eq!(get(tree, &key), model.get(&key).cloned());
+                    thread::yield_now();
+                }
                 put(tree, &key, &value);
                 model.insert(key, value);
             }
