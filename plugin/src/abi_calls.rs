@@ -176,8 +176,8 @@ fn sluice_statement_start(session: *mut Session, isolation: u32, timeout_ms: u64
         };
         // SAFETY: argument 1.
         let session = unsafe { borrow(session)? };
-        session.statement_start(isolation, Duration::from_millis(timeout_ms));
-        Ok(0)
+        let open = session.statement_start(isolation, Duration::from_millis(timeout_ms));
+        Ok(if open { 0 } else { HA_ERR_WRONG_COMMAND })
     })
 }
 

@@ -6,6 +6,7 @@ pub const HA_ERR_KEY_NOT_FOUND: i32 = 120;
 pub const HA_ERR_FOUND_DUPP_KEY: i32 = 121;
 pub const HA_ERR_INTERNAL_ERROR: i32 = 122;
 pub const HA_ERR_CRASHED: i32 = 126;
+pub const HA_ERR_WRONG_COMMAND: i32 = 131;
 pub const HA_ERR_RECORD_FILE_FULL: i32 = 135;
 pub const HA_ERR_END_OF_FILE: i32 = 137;
 pub const HA_ERR_TO_BIG_ROW: i32 = 139;

@@ -14,6 +14,8 @@ pub struct Session {
     ordered: bool,
     covered: bool,
     prepared: bool,
+    /// The server has asked for `prepare`, also where there was nothing to do.
+    sealed: bool,
     in_statement: bool,
     /// Rows with AUTO_INCREMENT that the statement is still thought to insert.
     pub autoinc_rows: u64,
@@ -29,13 +31,18 @@ impl Session {
             ordered: false,
             covered: false,
             prepared: false,
+            sealed: false,
             in_statement: false,
             autoinc_rows: 0,
         }
     }
 
     /// Called for each table that a statement uses; the first call marks the statement.
-    pub fn statement_start(&mut self, isolation: Isolation, timeout: Duration) {
+    /// False if the transaction is prepared: it reads and writes no more.
+    pub fn statement_start(&mut self, isolation: Isolation, timeout: Duration) -> bool {
+        if self.sealed {
+            return false;
+        }
         self.trx.set_lock_timeout(timeout);
         if !self.in_statement {
             self.in_statement = true;
@@ -49,6 +56,7 @@ impl Session {
                 self.trx.set_isolation(Isolation::ReadCommitted);
             }
         }
+        true
     }
 
     pub fn statement_end(&mut self) {
@@ -68,6 +76,7 @@ impl Session {
     /// transaction's events; if it then flushes the log, nobody waits here (rules M11).
     pub fn prepare(&mut self, xid: &[u8], hooked: bool) -> Result<()> {
         self.in_statement = false;
+        self.sealed = true;
         if !self.trx.has_writes() {
             return Ok(());
         }
@@ -117,6 +126,7 @@ impl Session {
         self.ordered = false;
         self.covered = false;
         self.prepared = false;
+        self.sealed = false;
         self.in_statement = false;
     }
 

@@ -201,8 +201,6 @@ private:
   bool m_server_locked= false;
   bool m_replace= false;
   bool m_scan_started= false;
-  /* What multi_range_read_next() has reported. */
-  int m_reported= 0;
   bool m_keyread= false;
   /* The index of the scan has a prefix of a virtual column. */
   bool m_has_cut_virtual= false;

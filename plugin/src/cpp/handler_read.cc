@@ -192,19 +192,17 @@ int ha_sluice::multi_range_read_next(range_id_t *range)
 {
   int error= handler::multi_range_read_next(range);
   if (error && error != HA_ERR_END_OF_FILE && error != HA_ERR_KEY_NOT_FOUND)
-  {
     print_error(error, MYF(0));
-    m_reported= error;
-  }
   return error;
 }
 
-/* Other callers of multi_range_read_next() report the error as well: it is shown once. */
+/*
+  Callers of multi_range_read_next() report the error as well, one or more of them, some as "out of
+  memory" whatever it was (join_init_read_record). What the statement ends with is its first error.
+*/
 void ha_sluice::print_error(int error, myf flags)
 {
-  const bool again= error && error == m_reported;
-  m_reported= 0;
-  if (!again)
+  if (!ha_thd()->is_error())
     handler::print_error(error, flags);
 }
 

@@ -162,7 +162,6 @@ handler *ha_sluice::clone(const char *, MEM_ROOT *root)
 int ha_sluice::reset()
 {
   m_replace= m_keyread= false;
-  m_reported= 0;
   return sluice_reset(m_handler);
 }
 
