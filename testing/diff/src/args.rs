@@ -24,6 +24,7 @@ usage: sluice-diff run [options]          random cases on Sluice and InnoDB, com
   --plugin-dir D    the plugin to load instead of the prefix's
   --planted NAME    a mistake to switch on in a plugin that was built with planted mistakes
   --binlog          with the server's binlog
+  --trace           show every step with the answers of both sides
   --keep            keep the server's directory";
 
 pub struct Options {
@@ -65,6 +66,7 @@ fn defaults() -> Options {
             plugin_dir: None,
             planted: None,
             binlog: false,
+            trace: false,
             waits: false,
         },
         keep: false,
@@ -83,6 +85,7 @@ pub fn parse(mut args: impl Iterator<Item = String>) -> Result<Options, String> 
         match name.as_str() {
             "--no-shrink" => options.shrink = false,
             "--keep" => options.keep = true,
+            "--trace" => options.place.trace = true,
             "--binlog" => options.place.binlog = true,
             _ if !name.starts_with("--") && replay => options.replay.push(name.into()),
             _ => {

@@ -1,7 +1,7 @@
 //! What the controller writes down of a schedule of several sessions: what each holds by its own
 //! statements, what the tables look like, and which statements were at work at once.
 
-use crate::claims::{table_of, Ask, Claims, Image, Images, Ran, Verb};
+use crate::claims::{reads_committed_first, table_of, Ask, Claims, Image, Images, Ran, Verb};
 use crate::compare::{row_difference, Difference, Kind};
 use crate::rules::DEADLOCK;
 use crate::session::{Direct, Outcome, Side, SIDES};
@@ -45,6 +45,8 @@ pub struct Books {
     tables: BTreeSet<String>,
     /// Tables that hand out numbers: a statement that only one side has run may have taken some.
     numbered: BTreeSet<String>,
+    /// Primary keys of one column, by table.
+    primary: BTreeMap<String, String>,
     claims: Vec<Claims>,
     settings: Vec<Setting>,
 }
@@ -84,6 +86,7 @@ impl Books {
             images: Default::default(),
             tables: BTreeSet::new(),
             numbered: BTreeSet::new(),
+            primary: BTreeMap::new(),
             claims: (0..sessions).map(|_| Claims::default()).collect(),
             settings: vec![setting; sessions],
         }
@@ -103,6 +106,11 @@ impl Books {
             let name = rest.split([' ', '(']).next().unwrap_or("").to_owned();
             if sql.contains("AUTO_INCREMENT") {
                 self.numbered.insert(name.clone());
+            }
+            let key = sql.split_once("PRIMARY KEY (").and_then(|(_, key)| key.split(')').next());
+            if let Some(column) = key.filter(|columns| !columns.contains(',')) {
+                let column = column.split(' ').next().unwrap_or("");
+                self.primary.insert(name.clone(), column.to_owned());
             }
             self.tables.insert(name);
         }
@@ -177,7 +185,22 @@ impl Books {
         waited: bool,
     ) -> Ran<'a> {
         let Setting { level, in_transaction } = &self.settings[at];
-        Ran { sql, level, waited, in_transaction: *in_transaction, before, after }
+        let committed = self.committed(at, sql, level, before);
+        Ran { sql, level, waited, in_transaction: *in_transaction, before, after, committed }
+    }
+
+    /// What session `at` sees of the statement's table where it reads committed rows first.
+    fn committed(&self, at: usize, sql: &str, level: &str, before: &Images) -> Option<Image> {
+        let table = Ask::of(sql)?.table;
+        let primary = self.primary.get(&table).map(String::as_str);
+        let mut image =
+            before.get(&table).filter(|_| reads_committed_first(sql, level, primary))?.clone();
+        for (other, claims) in self.claims.iter().enumerate() {
+            if other != at {
+                claims.undo(&table, &mut image);
+            }
+        }
+        Some(image)
     }
 
     /// Has a transaction that is prepared now used the statement's table?
@@ -235,11 +258,9 @@ impl Books {
             }
             let waited = !clear || self.issued[at] != self.step;
             let before = if clear { &self.images[0] } else { &after };
-            let Setting { level, in_transaction } = &self.settings[at];
-            let in_transaction = *in_transaction;
-            let ran =
-                Ran { sql: &answer.sql, level, waited, in_transaction, before, after: &after };
-            self.claims[at].add(&ran);
+            let mut claims = std::mem::take(&mut self.claims[at]);
+            claims.add(&self.ran(at, &answer.sql, before, &after, waited));
+            self.claims[at] = claims;
         }
         for answer in answered {
             let begins = ["BEGIN", "START"].iter().any(|w| answer.sql.starts_with(w));

@@ -90,6 +90,16 @@ pub struct Ran<'a> {
     pub in_transaction: bool,
     pub before: &'a Images,
     pub after: &'a Images,
+    /// The statement reads the committed rows of its table first, and passes those that do not match
+    /// (a semi-consistent read).
+    pub committed: Option<Image>,
+}
+
+impl Ran<'_> {
+    /// The rows that the statement may lock.
+    fn sees(&self, table: &str) -> Option<&Image> {
+        self.committed.as_ref().or_else(|| self.before.get(table))
+    }
 }
 
 fn locks_gaps(level: &str) -> bool {
@@ -113,7 +123,7 @@ impl Claims {
     /// Does the statement ask for a row that this session holds? `None`: that cannot be told.
     pub fn meets(&self, ran: &Ran) -> Option<bool> {
         let ask = Ask::of(ran.sql)?;
-        let image = ran.before.get(&ask.table)?;
+        let image = ran.sees(&ask.table)?;
         let exclusive = locks(&ask, ran.level, true)?;
         let range = ask.range.as_ref()?;
         let targets: Vec<Row> =
@@ -123,6 +133,13 @@ impl Claims {
 
     pub fn clear(&mut self) {
         *self = Claims::default();
+    }
+
+    /// The table as if this transaction had changed nothing in it.
+    pub fn undo(&self, table: &str, image: &mut Image) {
+        let Some(writes) = self.writes.get(table) else { return };
+        image.rows = only(&image.rows, &writes.added);
+        image.rows.extend(writes.removed.iter().cloned());
     }
 
     /// A statement has succeeded, the only one that has in this step.
@@ -136,7 +153,7 @@ impl Claims {
         let Some(exclusive) = locks(&ask, ran.level, ran.in_transaction) else { return };
         let (Some(range), false) = (ask.range, ask.skips_locked) else { return };
         let gaps = locks_gaps(ran.level);
-        let image = ran.before.get(&ask.table).cloned().unwrap_or_default();
+        let image = ran.sees(&ask.table).cloned().unwrap_or_default();
         let rows = match ran.waited {
             true => Vec::new(),
             false => image.rows.iter().filter(|r| image.has(r, &range)).cloned().collect(),
@@ -164,14 +181,15 @@ impl Claims {
         let before = ran.before.get(&ask.table)?;
         let after = ran.after.get(&ask.table)?;
         if let Some(exclusive) = locks(&ask, ran.level, true) {
+            let seen = ran.sees(&ask.table)?;
             let targets: Vec<Row> = match (&ask.range, ask.skips_locked) {
                 (_, true) => results(outcome, before),
                 (Some(range), _) => {
-                    before.rows.iter().filter(|r| before.has(r, range)).cloned().collect()
+                    seen.rows.iter().filter(|r| seen.has(r, range)).cloned().collect()
                 }
                 _ => Vec::new(),
             };
-            let found = self.met(&ask, exclusive, &targets, before);
+            let found = self.met(&ask, exclusive, &targets, seen);
             if found.is_some() {
                 return found;
             }
@@ -234,6 +252,16 @@ pub fn table_of(sql: &str) -> Option<String> {
     called.map(str::to_owned).or_else(|| Ask::of(sql).map(|ask| ask.table))
 }
 
+/// An UPDATE by the rows themselves, at a level without gaps, that is no search for single rows, reads
+/// committed rows first. `primary`: the only column of the primary key.
+pub fn reads_committed_first(sql: &str, level: &str, primary: Option<&str>) -> bool {
+    let hint = sql.contains(" FORCE INDEX (");
+    let by_rows = sql.contains(" FORCE INDEX (`PRIMARY`)") || !hint;
+    let range = Ask::of(sql).and_then(|ask| ask.range);
+    let points = primary.zip(range).is_some_and(|(column, range)| range.is_points_of(column));
+    sql.starts_with("UPDATE ") && by_rows && !points && !locks_gaps(level)
+}
+
 impl Ask {
     pub fn of(sql: &str) -> Option<Ask> {
         let words: Vec<&str> = sql.split_whitespace().filter(|w| !w.starts_with("/*")).collect();
@@ -258,6 +286,11 @@ impl Ask {
 }
 
 impl Range {
+    /// Is it nothing but single values of this column?
+    fn is_points_of(&self, column: &str) -> bool {
+        self.column.as_deref() == Some(column) && self.allowed.iter().all(|(low, high)| low == high)
+    }
+
     fn of(sql: &str) -> Option<Range> {
         let all = Range { column: None, allowed: Vec::new() };
         let indexes = sql.find("FORCE INDEX (").map(|at| &sql[at..]);

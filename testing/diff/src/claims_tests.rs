@@ -11,7 +11,7 @@ fn images(rows: &[(i64, i64)]) -> Images {
 }
 
 fn ran<'a>(sql: &'a str, level: &'a str, before: &'a Images, after: &'a Images) -> Ran<'a> {
-    Ran { sql, level, waited: false, in_transaction: true, before, after }
+    Ran { sql, level, waited: false, in_transaction: true, before, after, committed: None }
 }
 
 /// A holder runs `held`, then another runs `asked`: had it to wait?
@@ -107,4 +107,26 @@ fn skip_locked_must_leave_out_what_is_held() {
     };
     assert!(claims.stop(&ran(skip, RR, &before, &before), &answer(4)).is_some());
     assert!(claims.stop(&ran(skip, RR, &before, &before), &answer(8)).is_none());
+}
+
+#[test]
+fn an_update_that_reads_committed_rows_passes_new_ones() {
+    let update = "UPDATE t1 FORCE INDEX (`PRIMARY`) SET c2 = 8 WHERE c1 < 7";
+    assert!(reads_committed_first(update, RC, Some("c1")));
+    assert!(!reads_committed_first(update, RR, Some("c1")));
+    let single = "UPDATE t1 FORCE INDEX (`PRIMARY`) SET c2 = 8 WHERE c1 IN (7,8)";
+    assert!(!reads_committed_first(single, RC, Some("c1")), "a search for single rows");
+    assert!(reads_committed_first(single, RC, None), "a part of the key");
+    assert!(!reads_committed_first(&update.replace("`PRIMARY`", "k2"), RC, Some("c1")));
+    let (before, after) = (images(&[(1, 1), (9, 1)]), images(&[(0, 1), (1, 1), (5, 1)]));
+    let mut claims = Claims::default();
+    claims.add(&ran("INSERT INTO t1 (c1,c2) VALUES (0,1),(5,1)", RC, &before, &after));
+    let stopped = |sql: &str, claims: &Claims| {
+        let mut committed = after["t1"].clone();
+        claims.undo("t1", &mut committed);
+        let ran = Ran { committed: Some(committed), ..ran(sql, RC, &after, &after) };
+        claims.stop(&ran, &Outcome::default()).is_some()
+    };
+    assert!(stopped(&update.replace("< 7", "> 7"), &claims), "the row that went");
+    assert!(!stopped(update, &claims), "rows that are not committed");
 }

@@ -22,7 +22,7 @@ pub fn reasons() -> String {
 }
 
 /// Applied in this order; the first that matches counts.
-pub const RULES: [Rule; 7] = [
+pub const RULES: [Rule; 6] = [
     Rule {
         id: "client-library",
         reason: "the client library cannot read this answer of the server, on both sides",
@@ -42,13 +42,6 @@ pub const RULES: [Rule; 7] = [
         matches: evaluation_warnings,
     },
     Rule {
-        id: "prepared-xa",
-        reason:
-            "a function that reads a table after XA PREPARE: the server says so with Sluice; with \
-                 InnoDB the error names an option of the table",
-        matches: prepared_xa,
-    },
-    Rule {
         id: "history-is-gone",
         reason:
             "a read by a snapshot that is older than the table: error 1412; InnoDB gives error 159 \
@@ -56,14 +49,16 @@ pub const RULES: [Rule; 7] = [
         matches: history_is_gone,
     },
     Rule {
-        id: "history-out-of-memory",
-        reason: "where a range is too old for the table, InnoDB shows error 1041 beside error 1412",
-        matches: history_out_of_memory,
+        id: "out-of-memory",
+        reason:
+            "where a range or a merge of indexes ends in an error, the server shows error 1041 \
+                 (out of memory) beside it with InnoDB; Sluice shows the first error alone",
+        matches: out_of_memory,
     },
     Rule {
         id: "error-shown-again",
-        reason: "the error of a statement is among its warnings more than once: a range is read by MRR, \
-                 and the server reports its error again; the other warnings are the same",
+        reason: "InnoDB: the error of a statement is among its warnings more than once, since the \
+                 server reports it again; Sluice shows it once. The other warnings are the same",
         matches: error_shown_again,
     },
 ];
@@ -165,6 +160,7 @@ pub const SORT: Rule = Rule {
     matches: |_| false,
 };
 
+const OUT_OF_RESOURCES: u16 = 1041;
 const LOCK_WAIT: u16 = 1205;
 pub const DEADLOCK: u16 = 1213;
 
@@ -241,39 +237,32 @@ fn starts_with(sql: &str, words: &[&str]) -> bool {
     words.iter().any(|w| sql.starts_with(w))
 }
 
-fn prepared_xa(seen: &Observation) -> bool {
-    let codes = (seen.sluice.error_code(), seen.innodb.error_code());
-    seen.kind == Kind::Error && seen.sql.starts_with("SELECT f") && codes == (1399, 1031)
-}
-
 fn history_is_gone(seen: &Observation) -> bool {
     let codes = (seen.sluice.error_code(), seen.innodb.error_code());
     seen.kind == Kind::Error && codes == (1412, 159)
 }
 
-fn history_out_of_memory(seen: &Observation) -> bool {
-    let codes = |outcome: &Outcome| {
-        let mut all: Vec<u16> = outcome.warnings.iter().map(|w| w.1).collect();
-        all.retain(|code| *code != 159);
-        all.sort_unstable();
-        all
-    };
-    seen.kind == Kind::Warnings
-        && codes(seen.sluice) == [1412]
-        && codes(seen.innodb) == [1041, 1412]
+/// How often the statement's error is among its warnings, and the other warnings.
+fn own_error(outcome: &Outcome) -> (usize, Vec<&(String, u16, String)>) {
+    let own = |text: &str| text.starts_with("Sluice: ") || text.starts_with("InnoDB: ");
+    let all = outcome.warnings.iter().filter(|w| !own(&w.2));
+    let (errors, rest): (Vec<_>, Vec<_>) = all.partition(|w| w.1 == outcome.error_code());
+    (errors.len(), rest)
+}
+
+fn out_of_memory(seen: &Observation) -> bool {
+    let ((ours, others), (theirs, mut their_others)) =
+        (own_error(seen.sluice), own_error(seen.innodb));
+    their_others.retain(|w| w.1 != OUT_OF_RESOURCES);
+    let more = their_others.len() < own_error(seen.innodb).1.len();
+    let alike = (ours, others) == (1, their_others) && theirs > 0;
+    seen.kind == Kind::Warnings && seen.sluice.error_code() != 0 && alike && more
 }
 
 fn error_shown_again(seen: &Observation) -> bool {
-    let code = seen.sluice.error_code();
-    let rest = |outcome: &Outcome| {
-        let mut all = outcome.warnings.clone();
-        all.retain(|w| !w.2.starts_with("InnoDB: "));
-        let before = all.len();
-        all.retain(|w| w.1 != code);
-        (before - all.len(), all)
-    };
-    let ((ours, others), (theirs, their_others)) = (rest(seen.sluice), rest(seen.innodb));
-    seen.kind == Kind::Warnings && code != 0 && ours > 0 && theirs > 0 && others == their_others
+    let ((ours, others), (theirs, their_others)) = (own_error(seen.sluice), own_error(seen.innodb));
+    let alike = ours == 1 && theirs > 1 && others == their_others;
+    seen.kind == Kind::Warnings && seen.sluice.error_code() != 0 && alike
 }
 
 fn duplicate_of_copy(seen: &Observation) -> bool {

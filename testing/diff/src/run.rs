@@ -31,6 +31,8 @@ pub struct Runner<'w> {
     pub parted: bool,
     /// No rule about locks applies: the script is known to lock alike.
     pub strict: bool,
+    /// Each step is shown, with its answers.
+    pub trace: bool,
     pub books: Books,
 }
 
@@ -70,6 +72,7 @@ impl<'w> Runner<'w> {
             early: (0..sessions).map(|_| [None, None]).collect(),
             parted: false,
             strict: false,
+            trace: world.trace,
             books: Books::new(sessions),
         })
     }
@@ -83,6 +86,43 @@ impl<'w> Runner<'w> {
     }
 
     pub fn step(&mut self, step: &Step) -> io::Result<Stepped> {
+        let stepped = self.run_step(step)?;
+        if self.trace {
+            self.show(step, &stepped);
+        }
+        Ok(stepped)
+    }
+
+    fn show(&self, step: &Step, stepped: &Stepped) {
+        let end = match stepped {
+            Stepped::Same(_) => "",
+            Stepped::Waits => "waits",
+            Stepped::Skipped => "left out",
+            Stepped::Parted => "parted",
+            Stepped::Differs(_) => "DIFFERS",
+        };
+        println!("{}: {} {end}", step.session + 1, step.text());
+        for answer in &self.books.answers {
+            let show = |reply: &Option<Outcome>| match reply {
+                None => "waits".to_owned(),
+                Some(o) if o.is_ok() => format!(
+                    "{} rows, {} affected",
+                    o.sets.iter().map(|s| s.rows.len()).sum::<usize>(),
+                    o.affected_rows
+                ),
+                Some(o) => format!("{:?} {:?}", o.error, o.lost),
+            };
+            println!(
+                "    {}: {} | {} ({})",
+                answer.session + 1,
+                show(&answer.replies[0]),
+                show(&answer.replies[1]),
+                answer.sql
+            );
+        }
+    }
+
+    fn run_step(&mut self, step: &Step) -> io::Result<Stepped> {
         self.books.begin_step();
         self.books.waiting = self.waiting();
         match &step.action {
@@ -164,6 +204,9 @@ impl<'w> Runner<'w> {
                 Alone::Missing(found) => return Ok(Stepped::Differs(found)),
             };
             self.counts.add(rule);
+            if self.trace {
+                println!("    session {}: rule {rule}", at + 1);
+            }
             known = self.answered();
             if !self.abandon(at)? {
                 self.parted = true;

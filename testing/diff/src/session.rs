@@ -32,16 +32,27 @@ impl Side {
     }
 
     /// Names that are global in the server (XA) need one letter for the side.
-    pub fn letter(self) -> &'static str {
+    fn letter(self) -> &'static str {
         match self {
             Side::Sluice => "s",
             Side::InnoDb => "i",
+        }
+    }
+
+    fn cache(self) -> &'static str {
+        match self {
+            Side::Sluice => "ON",
+            Side::InnoDb => "OFF",
         }
     }
 }
 
 /// Stands in a statement where a name must differ between the sides.
 pub const SIDE_MARK: &str = "@side@";
+
+/// Stands for ON and OFF of the query cache. Sluice must answer with it as InnoDB does without it: what
+/// InnoDB answers from the cache locks nothing, and holds no metadata lock.
+pub const CACHE_MARK: &str = "@cache@";
 
 pub type Row = Vec<Option<Vec<u8>>>;
 
@@ -107,7 +118,8 @@ impl Direct {
 
     /// Runs one statement and reads everything that it gives, its warnings too.
     pub fn run(&mut self, sql: &str) -> Outcome {
-        let text = sql.replace(SIDE_MARK, self.side.letter());
+        let text =
+            sql.replace(SIDE_MARK, self.side.letter()).replace(CACHE_MARK, self.side.cache());
         let mut outcome = Outcome::default();
         let warned = self.query(&text, &mut outcome);
         if outcome.lost.is_none() && (warned || outcome.error.is_some()) && !is_show(sql) {

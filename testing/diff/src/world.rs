@@ -13,6 +13,8 @@ pub struct Place {
     pub plugin_dir: Option<PathBuf>,
     pub planted: Option<String>,
     pub binlog: bool,
+    /// Steps are shown with their answers while they run.
+    pub trace: bool,
     /// Several sessions: the server must say which of them wait.
     pub waits: bool,
 }
@@ -21,6 +23,7 @@ pub struct World {
     launch: Launch,
     server: Option<Server>,
     waits: bool,
+    pub trace: bool,
 }
 
 fn failed(what: &str, error: impl std::fmt::Display) -> io::Error {
@@ -44,7 +47,8 @@ impl World {
         if !launch.data().exists() {
             prefix.install(&launch.data())?;
         }
-        let mut world = World { server: Some(launch.start()?), launch, waits: place.waits };
+        let mut world =
+            World { server: Some(launch.start()?), launch, waits: place.waits, trace: place.trace };
         world.empty()?;
         Ok(world)
     }
