@@ -1,10 +1,11 @@
 //! The log as its users see it: append, admission, retention, statistics.
 
-use super::flush::{Election, Io};
+use super::election::Election;
 use super::format::{Control, BLOCK, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, STREAM_START};
 use super::ring::{Geometry, Ring};
 use super::segments::{create_segment, segment_path, Segments};
 use super::stats::{value, Counters, WalStats};
+use super::waiter::Waiter;
 use super::{Appended, WalOptions};
 use crate::base::{Error, Lsn, Result};
 use crate::os::planted::{self, Bug};
@@ -25,6 +26,13 @@ const OWED_SHARE: u64 = 4;
 /// The last part that is left when work ends that must not find the log full after its outcome.
 const ENDING_SHARE: u64 = 16;
 
+/// Known to the flush leader only.
+#[derive(Default)]
+pub(super) struct Io {
+    /// Segments with plain writes that no sync has covered yet.
+    pub unsynced: Vec<u64>,
+}
+
 /// The log. See the room's invariants.
 pub struct Wal {
     pub(super) os: Arc<dyn Os>,
@@ -33,7 +41,7 @@ pub struct Wal {
     pub(super) incarnation: u64,
     pub(super) ring: Ring,
     pub(super) segments: Segments,
-    pub(super) election: Mutex<Election>,
+    pub(super) election: Mutex<Election<Arc<Waiter>>>,
     pub(super) io: Mutex<Io>,
     pub(super) durable: AtomicU64,
     pub(super) counters: Counters,

@@ -5,69 +5,16 @@
 //! leader sealed is served by it. When done it wakes those whose LSN is reached, and hands the
 //! lead to the oldest of the rest: nobody is woken to find out that it must wait again.
 
-use super::append::Wal;
+use super::append::{Io, Wal};
+use super::election::{Mode, Need, Progress};
 use super::ring::{Leading, Piece, Sealed};
 use super::stats::count;
+use super::waiter::{Answer, Waiter};
 use crate::base::{Error, Lsn, Result};
 use crate::os::observe::{self, Wait};
 use crate::os::planted::{self, Bug};
-use crate::os::rank::{self, Rank};
-use crate::os::sync::{self, Mutex, Ranked, Thread};
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::Arc;
-
-/// How far a leader goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mode {
-    /// Write sealed batches only, sync nothing.
-    Ahead,
-    /// Seal and write, sync nothing.
-    Write,
-    /// Seal, write and make durable.
-    Sync,
-}
-
-const WAITING: u8 = 0;
-const REACHED: u8 = 1;
-const LEAD: u8 = 2;
-const FAILED: u8 = 3;
-
-struct Waiter {
-    end: u64,
-    mode: Mode,
-    state: AtomicU8,
-    error: Mutex<Option<Error>>,
-    thread: Thread,
-}
-
-impl Waiter {
-    fn wait(&self) -> u8 {
-        loop {
-            match self.state.load(Ordering::Acquire) {
-                WAITING => {
-                    rank::may_wait(Rank::LogFlushWait);
-                    sync::park();
-                }
-                state => return state,
-            }
-        }
-    }
-}
-
-/// Who leads and who waits.
-#[derive(Default)]
-pub(super) struct Election {
-    leading: bool,
-    /// In order of arrival.
-    waiters: Vec<Arc<Waiter>>,
-}
-
-/// What only the leader touches.
-#[derive(Default)]
-pub(super) struct Io {
-    /// Segments with plain writes that no sync has covered yet.
-    unsynced: Vec<u64>,
-}
 
 /// Gives up the lead on every way out, also by a panic.
 struct Lead<'a> {
@@ -102,26 +49,20 @@ impl Wal {
         if !self.ring.has_sealed() {
             return Ok(false);
         }
-        {
-            let mut election = self.election.lock();
-            if election.leading {
-                return Ok(false);
-            }
-            election.leading = true;
+        if !self.election.lock().try_lead() {
+            return Ok(false);
         }
         self.lead(Mode::Ahead)?;
         Ok(true)
     }
 
-    fn reached(&self, end: u64, mode: Mode) -> bool {
-        match mode {
-            Mode::Sync => self.durable().0 >= end,
-            Mode::Ahead | Mode::Write => self.ring.written() >= end,
-        }
+    fn progress(&self) -> Progress {
+        Progress { written: self.ring.written(), durable: self.durable().0 }
     }
 
     fn reach(&self, end: Lsn, mode: Mode) -> Result<()> {
-        if self.reached(end.0, mode) {
+        let need = Need { end: end.0, mode };
+        if self.progress().reaches(need) {
             return Ok(());
         }
         if end > self.end() {
@@ -129,43 +70,29 @@ impl Wal {
             return Err(Error::corrupt("position behind the log's end", format!("lsn {end}")));
         }
         let began_ns = self.os.now_ns();
-        let result = self.wait_or_lead(end.0, mode);
+        let result = self.wait_or_lead(need);
         count(&self.counters.flush_waits, 1);
         count(&self.counters.flush_wait_ns, self.os.now_ns().saturating_sub(began_ns));
         result
     }
 
-    fn wait_or_lead(&self, end: u64, mode: Mode) -> Result<()> {
+    fn wait_or_lead(&self, need: Need) -> Result<()> {
         let waiter = {
             let mut election = self.election.lock();
-            if self.reached(end, mode) {
+            if self.progress().reaches(need) {
                 return Ok(());
             }
             self.check_poison()?;
-            if election.leading {
-                let waiter = Arc::new(Waiter {
-                    end,
-                    mode,
-                    state: AtomicU8::new(WAITING),
-                    error: Mutex::ranked(Rank::LogWaiter, None),
-                    thread: sync::current(),
-                });
-                election.waiters.push(Arc::clone(&waiter));
-                Some(waiter)
-            } else {
-                election.leading = true;
-                None
-            }
+            election.join(need, || Arc::new(Waiter::new()))
         };
-        match waiter.as_ref().map_or(LEAD, |w| observe::waiting(Wait::LogFlush, || w.wait())) {
-            REACHED => Ok(()),
-            FAILED => {
-                let error = waiter.and_then(|w| w.error.lock().take());
-                Err(error.unwrap_or(Error::Full { what: "log" }))
-            }
-            _ => {
-                let result = self.lead(mode);
-                if self.reached(end, mode) {
+        let answer =
+            waiter.map_or(Answer::Leads, |w| observe::waiting(Wait::LogFlush, || w.wait()));
+        match answer {
+            Answer::Served => Ok(()),
+            Answer::Failed(error) => Err(error),
+            Answer::Leads => {
+                let result = self.lead(need.mode);
+                if self.progress().reaches(need) {
                     // There may have been no room for what others appended behind.
                     return Ok(());
                 }
@@ -188,34 +115,17 @@ impl Wal {
         result
     }
 
-    /// Wakes who is served, or everybody on an error, and names the next leader.
+    /// Answers those that are served, all on an error, and the next leader.
     fn hand_over(&self, error: Option<Error>) {
-        let mut next = None;
-        let mut woken = Vec::new();
-        {
+        let answers = {
             let mut election = self.election.lock();
-            election.waiters.retain(|waiter| {
-                let state = if self.reached(waiter.end, waiter.mode) {
-                    REACHED
-                } else if error.is_some() {
-                    *waiter.error.lock() = error.clone();
-                    FAILED
-                } else if next.is_none() {
-                    next = Some(Arc::clone(waiter));
-                    return false;
-                } else {
-                    return true;
-                };
-                woken.push((Arc::clone(waiter), state));
-                false
-            });
-            election.leading = next.is_some();
-            assert!(election.leading || election.waiters.is_empty());
-        }
+            election.hand_over(self.progress(), error.is_some())
+        };
         // The next leader first: the device is idle until it runs.
-        for (waiter, state) in next.map(|w| (w, LEAD)).into_iter().chain(woken) {
-            waiter.state.store(state, Ordering::Release);
-            waiter.thread.unpark();
+        answers.leads.iter().for_each(|waiter| waiter.answer(Answer::Leads));
+        answers.served.iter().for_each(|waiter| waiter.answer(Answer::Served));
+        if let Some(error) = error {
+            answers.failed.iter().for_each(|waiter| waiter.answer(Answer::Failed(error.clone())));
         }
     }
 

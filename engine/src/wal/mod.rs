@@ -34,6 +34,7 @@
 
 mod ahead;
 mod append;
+mod election;
 mod flush;
 mod format;
 #[cfg(test)]
@@ -44,6 +45,7 @@ mod recover;
 mod ring;
 mod segments;
 mod stats;
+mod waiter;
 
 #[cfg(test)]
 mod bench;
