@@ -1,4 +1,5 @@
-//! The C side of the plugin: mirrors `cpp/sluice_abi.h`, turns pointers into references.
+//! The C side of the plugin: mirrors the functions of `cpp/sluice_abi.h`, turns pointers into
+//! references.
 //!
 //! Safety argument. Every function here is called by the C++ handler of this plugin only, under
 //! the server's rules for handlers and handlertons:
@@ -12,11 +13,13 @@
 //! 4. Host callbacks stay valid until the process ends: the plugin is not unloaded while used.
 //! 5. No panic crosses: every function runs inside [`guard`].
 
+pub use crate::abi_types::*;
 use crate::autoinc::Wanted;
 use crate::describe;
-use crate::engine::{self, HOST};
+use crate::engine;
 use crate::errors::{self, *};
 use crate::handler::{Change, Find, Handler, ImageBound, Keyread};
+use crate::host::HOST;
 use crate::record::Record;
 use crate::session::Session;
 use sluice_engine::base::{Error, Result};
@@ -26,156 +29,11 @@ use std::ffi::{c_char, c_void, CStr};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::time::Duration;
 
-#[repr(C)]
-pub struct AbiColumn {
-    pub kind: u32,
-    pub offset: u32,
-    pub length: u32,
-    pub null_offset: u32,
-    pub null_bit: u8,
-    pub length_bytes: u8,
-    pub order: u8,
-    pub space_bytes: u8,
-    pub space: [u8; 4],
-    pub char_bytes_max: u32,
-    pub expansion: u32,
-    pub collation_id: u32,
-    pub levels: u32,
-    pub charset: *const c_void,
-    pub fingerprint: u64,
-    pub flags: u32,
-    pub reserved: u32,
-}
-
-#[repr(C)]
-pub struct AbiKeyPart {
-    pub column: u32,
-    pub length: u32,
-    pub flags: u32,
-    pub image_bytes: u32,
-}
-
-#[repr(C)]
-pub struct AbiKey {
-    pub parts: *const AbiKeyPart,
-    pub part_count: u32,
-    pub extended_count: u32,
-    pub flags: u32,
-    pub reserved: u32,
-}
-
-#[repr(C)]
-pub struct AbiTable {
-    pub columns: *const AbiColumn,
-    pub keys: *const AbiKey,
-    pub defaults: *const u8,
-    pub column_count: u32,
-    pub key_count: u32,
-    pub primary: u32,
-    pub record_bytes: u32,
-    pub null_bytes: u32,
-    pub reserved: u32,
-}
-
-#[repr(C)]
-pub struct AbiConfig {
-    pub data_dir: *const c_char,
-    pub log_dir: *const c_char,
-    pub buffer_pool_bytes: u64,
-    pub log_capacity_bytes: u64,
-    pub flush_at_commit: u32,
-    pub compression: u32,
-}
-
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct AbiHost {
-    pub log: extern "C" fn(i32, *const c_char, usize),
-    pub lock_wait: extern "C" fn(u64, u64),
-    pub wait_begin: extern "C" fn(u64),
-    pub wait_end: extern "C" fn(u64),
-    pub killed: extern "C" fn(u64) -> i32,
-    pub weights: extern "C" fn(*const c_void, u32, *mut u8, usize, *const u8, usize) -> usize,
-    pub prefix: extern "C" fn(*const c_void, *const u8, usize, usize) -> usize,
-    pub file_opened: extern "C" fn(u32, *const c_char) -> *mut c_void,
-    pub file_closed: extern "C" fn(*mut c_void),
-    pub file_removed: extern "C" fn(*const c_char),
-    pub file_begin: extern "C" fn(*mut c_void, u32, usize, *mut AbiWatch),
-    pub file_end: extern "C" fn(usize, *mut AbiWatch),
-    pub pause_begin: extern "C" fn(u32, *mut AbiWatch),
-    pub pause_end: extern "C" fn(*mut AbiWatch),
-    pub thread_begin: extern "C" fn(u32),
-    pub thread_end: extern "C" fn(),
-}
-
-#[repr(C)]
-pub struct AbiWatch {
-    pub locker: *mut c_void,
-    pub state: [u64; 32],
-}
-
-#[repr(C)]
-pub struct AbiXid {
-    pub format: i64,
-    pub gtrid_bytes: i64,
-    pub bqual_bytes: i64,
-    pub data: [u8; 128],
-}
-
-#[repr(C)]
-pub struct AbiStatusValue {
-    pub name: [u8; 64],
-    pub value: u64,
-}
-
-#[repr(C)]
-pub struct AbiInfo {
-    pub rows: u64,
-    pub data_bytes: u64,
-    pub index_bytes: u64,
-    pub next_autoinc: u64,
-    pub clustered_pages: u64,
-    pub statistics_version: u64,
-}
-
-#[repr(C)]
-pub struct AbiKeyStatistics {
-    pub entries: u64,
-    pub leaf_pages: u64,
-    pub distinct: [u64; 64],
-    pub count: u32,
-    pub reserved: u32,
-}
-
-#[repr(C)]
-pub struct AbiRange {
-    pub rows: u64,
-    pub first_page: u64,
-    pub last_page: u64,
-}
-
-#[repr(C)]
-pub struct AbiAutoinc {
-    pub offset: u64,
-    pub increment: u64,
-    pub rows: u64,
-    pub max: u64,
-    pub is_alter: u64,
-}
-
 /// How a row with an AUTO_INCREMENT value ended, for `sluice_autoinc_wrote`.
 const AUTOINC_GIVEN: u32 = 0;
 const AUTOINC_REPLACES: u32 = 1;
 const AUTOINC_UPDATED: u32 = 3;
 const AUTOINC_STORED: u32 = 4;
-
-#[repr(C)]
-pub struct AbiBound {
-    pub image: *const u8,
-    pub image_bytes: usize,
-    pub parts: u32,
-    pub inclusive: u32,
-}
 
 type Print = extern "C" fn(*mut c_void, *const c_char, usize);
 

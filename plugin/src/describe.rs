@@ -1,7 +1,7 @@
 //! From the C description of a table to its shape. Part of `abi`. Safety argument: the one there
 //! (3: descriptions are valid during the call and as long as their counts say).
 
-use crate::abi::{AbiColumn, AbiKey, AbiKeyPart, AbiTable, AbiXid};
+use crate::abi_types::{AbiColumn, AbiKey, AbiKeyPart, AbiTable, AbiXid};
 use crate::engine::Server;
 use crate::shape::{Collator, Column, Index, Kind, Level, Order, Part, Shape};
 use sluice_engine::base::codec::Reader;

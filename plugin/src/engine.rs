@@ -1,6 +1,7 @@
 //! The one engine of the process, and what it asks of the server.
 
-use crate::abi::{AbiConfig, AbiHost};
+use crate::abi_types::AbiConfig;
+use crate::host::HOST;
 use crate::shape::Collator;
 use crate::watch::WatchedOs;
 use sluice_engine::base::{Error, Result};
@@ -12,7 +13,6 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
 static ENGINE: OnceLock<Arc<Engine>> = OnceLock::new();
-pub static HOST: OnceLock<AbiHost> = OnceLock::new();
 /// Sessions whose THD is alive: a lock holder may be gone when its waiter is reported.
 static SESSIONS: RwLock<Option<HashSet<u64>>> = RwLock::new(None);
 

@@ -1,8 +1,8 @@
 //! What the engine does to its files, for what its threads wait, and the threads themselves, as
 //! performance_schema sees them: wait/io/file/sluice/%, wait/synch/cond/sluice/%, thread/sluice/%.
 
-use crate::abi::{AbiHost, AbiWatch};
-use crate::engine::HOST;
+use crate::abi_types::{AbiHost, AbiWatch};
+use crate::host::HOST;
 use sluice_engine::base::Result;
 use sluice_engine::os::observe::{self, Observer, Wait};
 use sluice_engine::os::{File, OpenMode, Os, RealOs};
