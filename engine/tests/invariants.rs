@@ -80,7 +80,7 @@ fn missing(page: &str, sources: &[(PathBuf, String)]) -> Vec<String> {
         .map(str::to_owned)
         .collect();
     let bugs = named(page, '[', ']').into_iter().filter(|n| n.starts_with(char::is_uppercase));
-    let planted = sources.iter().find(|(path, _)| path.ends_with("os/planted.rs"));
+    let planted = sources.iter().find(|(path, _)| path.ends_with("os/bug.rs"));
     let list = planted.map_or("", |(_, text)| text.as_str());
     gone.extend(bugs.filter(|bug| !list.contains(&format!("Bug::{bug},"))).map(str::to_owned));
     gone

@@ -6,6 +6,7 @@
 //! the answer says whether it can have been forgotten.
 
 use super::events::Seen;
+use super::gtid::Gtid;
 use crate::base::codec::{put_u8, put_varint, Reader};
 use crate::base::{Lsn, Result};
 use std::collections::HashSet;
@@ -15,14 +16,6 @@ const HALF_XIDS: usize = if cfg!(test) { 16 } else { 1024 };
 
 /// A GTID state of more is not kept.
 const GTIDS_MAX: usize = 4096;
-
-/// Names an event group in the binlogs of all servers of a replication.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Gtid {
-    pub domain: u32,
-    pub server: u32,
-    pub sequence: u64,
-}
 
 /// XIDs of the bytes that were logged from a position on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -6,9 +6,10 @@
 //! after its last group end, and synced. A crash on the way repeats all of it.
 
 use super::behind::Behind;
-use super::census::{Decisions, Gtid};
+use super::census::Decisions;
 use super::events;
 use super::files;
+use super::gtid::Gtid;
 use super::index::Index;
 use super::planted::{self, Bug};
 use super::record::{decode_bytes, Authority, FileInfo, RECORD_BINLOG};

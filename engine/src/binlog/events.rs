@@ -3,7 +3,7 @@
 //! The length stands at offset 9 of an event's header and is readable in an encrypted binlog too;
 //! there nothing else is.
 
-use super::census::Gtid;
+use super::gtid::Gtid;
 use crate::base::checksum::checksum;
 use crate::base::Result;
 use crate::os::File;

@@ -41,6 +41,7 @@ mod census;
 mod complete;
 mod events;
 mod files;
+mod gtid;
 mod index;
 mod live;
 mod mark;

@@ -3,10 +3,11 @@
 //!
 //! The mark is there before the first byte is in the log only, and goes after the last is synced.
 
-use super::census::{Decision, Gtid};
+use super::census::Decision;
 use super::complete::{base_of, Completion, Site};
 use super::events;
 use super::files::{self, beside};
+use super::gtid::Gtid;
 use super::index::{self, Index};
 use super::live::Binlog;
 use super::mark::Mark;

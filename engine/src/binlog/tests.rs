@@ -3,9 +3,10 @@
 //! Afterwards every acknowledged group is in its file, and while authority was on nothing but at
 //! most the one group that was being made durable.
 
-use super::census::{Census, Decisions, Gtid};
+use super::census::{Census, Decisions};
 use super::complete::Known;
 use super::events::Seen;
+use super::gtid::Gtid;
 use super::index::Index;
 use super::live::GROUP_COPY_BYTES_MAX;
 use super::*;

@@ -1,12 +1,12 @@
 //! `apply`: the only code that modifies a node. Pure: the same page, change and LSN give the same
 //! bytes, in forward execution and in redo. Bytes that do not fit the page are Corrupt.
 
-use super::check::check_page;
 use super::codec::{decode, index, Decoded, Init};
 use super::node::{
     at, entry_bytes, fence_prefix_len, head_of, Node, BODY_BYTES, CHILD_BYTES, ENTRY_PREFIX_BYTES,
     FORMAT, HAS_HIGH, HEADER_BYTES, LEVEL_MAX, SLOT_BYTES,
 };
+use super::verify::check_page;
 use crate::base::codec::Reader;
 use crate::base::entry::LSN_RANGE;
 use crate::base::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};

@@ -1,8 +1,8 @@
 //! Nodes and changes for tools and people.
 
-use super::check::check_page;
 use super::codec::{decode, Decoded};
 use super::node::Node;
+use super::verify::check_page;
 use crate::base::{Lsn, PageId, Result, TreeId};
 
 /// A verified page, taken apart.

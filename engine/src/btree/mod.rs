@@ -26,12 +26,14 @@ mod apply;
 mod check;
 mod codec;
 mod descend;
+mod env;
 mod estimate;
 #[cfg(test)]
 mod fuzz_tests;
 mod inspect;
 mod merge;
 mod near;
+mod need;
 mod node;
 mod record;
 mod sample;
@@ -41,11 +43,13 @@ mod sweep;
 #[cfg(test)]
 mod tests;
 mod tree;
+mod verify;
 
 pub use apply::change_creates_page;
-pub use check::check_page;
+pub use env::Env;
 pub use estimate::{RangeEstimate, TreeSize};
 pub use inspect::{describe_change, view_page, NodeView};
 pub use record::{decode_record, RECORD_TREE};
 pub use scan::{Direction, LeafEnd};
-pub use tree::{Change, Env, Tree};
+pub use tree::{Change, Tree};
+pub use verify::check_page;

@@ -8,7 +8,7 @@
 //! ```
 
 use super::apply::{apply, page_lsn};
-use super::tree::Env;
+use super::env::Env;
 use crate::base::codec::{put_bytes, put_varint, Reader};
 use crate::base::limits::RECORD_BYTES_MAX;
 use crate::base::{PageId, Result, TreeId};

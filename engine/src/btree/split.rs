@@ -1,22 +1,16 @@
 //! Making room: dead entries first, then a split; the root grows by a level. Each is one record.
 
 use super::codec;
+use super::need::Need;
 use super::node::{
     common_prefix_len, entry_bytes, fence_prefix_len, separator, Found, Node, BODY_BYTES,
     CHILD_BYTES,
 };
 use super::record::log_and_apply;
-use super::tree::{fits, Tree};
+use super::tree::Tree;
 use crate::base::{PageId, Result};
 use crate::buffer::WriteGuard;
 use std::ops::Range;
-
-/// An entry that must find room in the node of its key at a level.
-pub(super) struct Need<'a> {
-    pub level: u8,
-    pub key: &'a [u8],
-    pub value_len: usize,
-}
 
 /// Where to split: the left node keeps so many entries, the right one begins at the separator.
 struct Split {
@@ -118,13 +112,6 @@ impl Tree {
         codec::put_remove_many(&mut change, &dead);
         log_and_apply(&self.env, self.id, &[], &mut [(leaf, &change)], &mut []);
         true
-    }
-}
-
-impl Need<'_> {
-    fn fits(&self, page: &[u8]) -> bool {
-        let node = Node::new(page);
-        fits(node, self.key, node.search(self.key), self.value_len)
     }
 }
 

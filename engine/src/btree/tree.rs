@@ -1,63 +1,18 @@
 //! A tree as its users see it: change one key, read one key.
 
-use super::apply::apply;
-use super::check::check_page;
 use super::codec;
-use super::node::{entry_bytes, Found, Node, UNDERFULL_BYTES};
+use super::env::Env;
+use super::need::{fits, Need};
+use super::node::{Found, Node, UNDERFULL_BYTES};
 use super::record::log_and_apply;
-use super::split::Need;
 use crate::base::entry::ENTRY_HEADER_BYTES;
 use crate::base::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::base::{Error, PageId, Result, TreeId};
-use crate::buffer::{Pool, WriteGuard};
-use crate::wal::{Appended, Wal};
+use crate::buffer::WriteGuard;
+use crate::wal::Appended;
 use std::borrow::Cow;
 use std::cell::RefCell;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
-use std::sync::{Arc, OnceLock};
-
-/// Says of a value that no one can need its entry any more.
-pub type DeadTest = Box<dyn Fn(&[u8]) -> bool + Send + Sync>;
-
-/// What all trees of an engine share.
-pub struct Env {
-    /// No two in a process have the same.
-    pub(super) number: u64,
-    pub pool: Arc<Pool>,
-    pub wal: Arc<Wal>,
-    next_page: AtomicU64,
-    /// Entries that may be dropped before a leaf is split. Called under the leaf's exclusive latch:
-    /// must not block.
-    pub dead: OnceLock<DeadTest>,
-}
-
-static ENVS: AtomicU64 = AtomicU64::new(0);
-
-impl Env {
-    /// `next_page` lies above every page id that the store or the log ever named.
-    pub fn new(pool: Arc<Pool>, wal: Arc<Wal>, next_page: PageId) -> Arc<Env> {
-        pool.set_page_check(check_page);
-        pool.set_apply(apply);
-        let next_page = AtomicU64::new(next_page.0.max(1));
-        let number = ENVS.fetch_add(1, Relaxed) + 1;
-        Arc::new(Env { number, pool, wal, next_page, dead: OnceLock::new() })
-    }
-
-    /// A page id never used before.
-    pub fn allocate(&self) -> PageId {
-        PageId(self.next_page.fetch_add(1, SeqCst))
-    }
-
-    /// The lowest id not allocated yet.
-    #[cfg(test)]
-    pub fn skip_page_ids(&self, next: u64) {
-        self.next_page.store(next, SeqCst);
-    }
-
-    pub fn next_page(&self) -> PageId {
-        PageId(self.next_page.load(SeqCst))
-    }
-}
+use std::sync::Arc;
 
 /// What is to become of an entry.
 pub enum Change<'a> {
@@ -220,12 +175,6 @@ impl Tree {
         let place = self.env.pool.store().place_of(page);
         Error::corrupt(format!("page {page} of tree {}: {what}", self.id), place).of_page(page)
     }
-}
-
-/// Whether the entry fits its leaf or inner node, counting the one it replaces as free.
-pub(super) fn fits(node: Node<'_>, key: &[u8], found: Found, value_len: usize) -> bool {
-    let replaced = found.map_or(0, |slot| node.entry_bytes(slot));
-    entry_bytes(key.len() - node.prefix_len(), value_len) <= node.room() + replaced
 }
 
 fn check_key(key: &[u8]) -> Result<()> {

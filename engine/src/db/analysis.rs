@@ -1,9 +1,8 @@
 //! First pass over the log's tail: what became of every transaction, which ids are taken, which
 //! pages and trees are gone.
 
-use super::damage::RECORD_BAD_PAGE;
 use super::note::{CheckpointNote, OpenState};
-use super::table::RECORD_COUNTER;
+use super::records::{RECORD_BAD_PAGE, RECORD_COUNTER, RECORD_DROP_TREES};
 use crate::base::codec::Reader;
 use crate::base::{Error, Lsn, PageId, Result, TreeId, TxnId};
 use crate::binlog::{BinlogRecovery, RECORD_BINLOG, RECORD_BINLOG_STATE};
@@ -11,9 +10,6 @@ use crate::btree::{change_creates_page, decode_record, RECORD_TREE};
 use crate::txn::{Note, RECORD_ABORT, RECORD_COMMIT, RECORD_PREPARE, RECORD_REVERTED};
 use crate::wal::{RecordRef, RECORD_KINDS};
 use std::collections::{BTreeMap, HashMap, HashSet};
-
-/// Log record: varint count, then varint tree ids, of trees that a committed DDL dropped.
-pub(crate) const RECORD_DROP_TREES: u8 = 7;
 
 /// Every kind of record that any room appends: [`Analysis::visit`] knows each of them.
 const ALL_KINDS: [u8; 10] = [

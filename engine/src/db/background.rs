@@ -1,12 +1,12 @@
 //! Work beside the sessions: each kind is a step with a budget. A thread of this module calls it,
 //! or, without threads, the owner of the engine ([`Engine::step`]).
 
+use super::bell::Bell;
 use super::config::Level;
 use super::engine::Engine;
 use crate::base::{Error, Result};
 use crate::os::observe;
-use crate::os::rank::Rank;
-use crate::os::sync::{self, condition, Condvar, Mutex, Ranked};
+use crate::os::sync::{self};
 use crate::os::SIMULATED;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -80,41 +80,6 @@ const WORKERS: [Worker; 9] = [
     Worker { name: "sluice-move", idle: Duration::from_millis(100), step: Engine::move_step },
     Worker { name: "sluice-stats", idle: Duration::from_secs(1), step: Engine::statistics_step },
 ];
-
-/// Wakes idle workers. It is not a part of the engine, so that an idle worker does not keep the
-/// engine alive: several workers in turn would do so for ever.
-pub(crate) struct Bell {
-    /// How often it was rung: a ring during a step counts when the step is done.
-    rings: Mutex<u64>,
-    heard: Condvar,
-}
-
-impl Default for Bell {
-    fn default() -> Bell {
-        Bell { rings: Mutex::ranked(Rank::Bell, 0), heard: condition(Rank::BellWait) }
-    }
-}
-
-impl Bell {
-    pub fn ring(&self) {
-        *self.rings.lock() += 1;
-        self.heard.notify_all();
-    }
-
-    #[cfg(test)]
-    pub fn rings(&self) -> u64 {
-        *self.rings.lock()
-    }
-
-    /// Returns at the first ring since `seen`, or after `idle`.
-    fn wait(&self, seen: &mut u64, idle: Duration) {
-        let mut rings = self.rings.lock();
-        if *rings == *seen {
-            self.heard.wait_for(&mut rings, idle);
-        }
-        *seen = *rings;
-    }
-}
 
 impl Engine {
     pub(crate) fn start_background(self: &Arc<Self>) {

@@ -6,6 +6,7 @@
 //! Rows and entries are compared by sums that do not depend on the order, so the memory does not
 //! grow with the table. Where the sums differ, the keys are compared, a share of them at a time.
 
+use super::callbacks::Killed;
 use super::engine::Engine;
 use super::table::Table;
 use super::trx::{TableCursor, Trx};
@@ -64,9 +65,6 @@ impl Sums {
         self.mixed = self.mixed.wrapping_add((folded ^ folded >> 29).wrapping_mul(digest | 1));
     }
 }
-
-/// Whether the session that asked for the check was killed.
-pub type Killed<'a> = dyn Fn() -> bool + 'a;
 
 impl Engine {
     /// Verifies one table. [`Table::name_rows`] makes the comparison of indexes exact; without it

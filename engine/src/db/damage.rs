@@ -7,6 +7,7 @@
 
 use super::config::Level;
 use super::engine::Engine;
+use super::records::RECORD_BAD_PAGE;
 use super::redo::GivenUp;
 use super::unreadable::Verdict;
 use crate::base::codec::put_varint;
@@ -15,8 +16,6 @@ use crate::catalog::FIRST_USER_TREE;
 use crate::txn::Stopped;
 use std::sync::Arc;
 
-/// Log record: varint page id, varint tree id, of a page that was given up.
-pub const RECORD_BAD_PAGE: u8 = 16;
 /// Different damage that is reported in one life of the engine; bounds memory and error log.
 const REPORTS_MAX: usize = 1000;
 

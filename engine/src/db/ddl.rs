@@ -5,13 +5,13 @@
 //! becomes of the flush: the commit is in the log's order, and a later flush makes it durable. A
 //! create or rename whose flush fails is taken back by a second transaction, if there is room for one.
 
-use super::analysis::RECORD_DROP_TREES;
-use super::check::Killed;
+use super::callbacks::Killed;
 #[cfg(test)]
 use super::ddl_tests;
 use super::engine::Engine;
 use super::hidden_key::HiddenKey;
-use super::room::Purpose;
+use super::lease::Purpose;
+use super::records::RECORD_DROP_TREES;
 use super::table::{Counters, IndexSpec, Table, TableSpec};
 use crate::base::codec::put_varint;
 use crate::base::{Csn, Error, Lsn, Result, TreeId};

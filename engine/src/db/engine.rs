@@ -1,13 +1,12 @@
 //! The engine: everything that is open, and who waits for what.
 
-use super::background::Bell;
-use super::check::Killed;
+use super::bell::Bell;
+use super::callbacks::Killed;
 use super::config::{Config, FlushAtCommit, Host};
+use super::lease::{Lease, Purpose};
 use super::pace::{Pace, Point};
-use super::room::{Purpose, Room};
-use super::statistics::Recalculation;
+use super::recalculation::Recalculation;
 use super::table::Table;
-use super::trx::Trx;
 use super::unreadable::Unreadable;
 use crate::base::{Error, Lsn, PageId, Result};
 use crate::binlog::Binlog;
@@ -99,7 +98,7 @@ pub struct Engine {
     pub(crate) last_log_flush_ns: AtomicU64,
     last_checkpoint_ns: AtomicU64,
     pub(crate) records_at_checkpoint: AtomicU64,
-    pub(crate) room: Room,
+    pub(crate) lease: Lease,
     pub(crate) pace: Mutex<Pace>,
     checkpoint_done: Mutex<()>,
     room_made: Condvar,
@@ -169,7 +168,7 @@ impl Engine {
             last_log_flush_ns: AtomicU64::new(0),
             last_checkpoint_ns: AtomicU64::new(0),
             records_at_checkpoint: AtomicU64::new(0),
-            room: Room::default(),
+            lease: Lease::default(),
             pace: Mutex::ranked(Rank::Pace, Pace::default()),
             checkpoint_done: Mutex::ranked(Rank::CheckpointDone, ()),
             room_made: condition(Rank::LogRoomWait),
@@ -179,11 +178,11 @@ impl Engine {
         })
     }
 
-    /// A transaction for one session. `session` is whatever the host knows it by.
-    pub fn begin(self: &Arc<Self>, session: u64) -> Trx {
+    /// The owner of a session's locks, which [`Engine::interrupt`] finds from now on.
+    pub(crate) fn register_session(&self, session: u64) -> Arc<Owner> {
         let owner = self.ctx.locks.owner(session);
         self.sessions.lock().insert(session, Arc::downgrade(&owner));
-        Trx::new(Arc::clone(self), session, owner)
+        owner
     }
 
     pub(crate) fn forget_session(&self, session: u64) {

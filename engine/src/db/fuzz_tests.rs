@@ -60,9 +60,9 @@ fn fuzz_entries_and_long_values() {
     entry.extend_from_slice(&[1, 0, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 1, 200, 100]);
     fuzz("entries", &[entry], &mut |bytes| {
         if let Ok((_, payload)) = EntryHeader::split(bytes) {
-            super::long::fuzz_reference(payload);
+            super::payload::fuzz_reference(payload);
         }
-        super::long::fuzz_reference(bytes);
+        super::payload::fuzz_reference(bytes);
     });
 }
 

@@ -1,72 +1,18 @@
-//! Payloads that are too long for a leaf.
-//!
-//! A stored payload starts with one byte: 0, the payload follows; or 1, a reference follows
-//! (u64 BE id, u32 BE sequence, varint length) to chunks in the table's tree of long values,
-//! whose keys are (id, sequence, u32 BE chunk number). Chunks are entries like any other, with
-//! versions, so snapshots, rollback and purge need no rule of their own for them.
+//! Payloads that are too long for a leaf: their chunks are entries of the table's tree of long
+//! values (see `payload`), with versions like any other, so snapshots, rollback and purge need no rule
+//! of their own for them.
 
-use super::room::Purpose;
+use super::lease::Purpose;
+use super::payload::{is_long, Reference, CHUNK_BYTES, INLINE, REFERENCE};
 use super::table::Table;
 use super::trx::Trx;
-use crate::base::codec::{put_varint, Reader};
-use crate::base::limits::{ROW_BYTES_MAX, VALUE_BYTES_MAX};
-use crate::base::{Error, Result, ENTRY_HEADER_BYTES};
+use crate::base::codec::put_varint;
+use crate::base::limits::ROW_BYTES_MAX;
+use crate::base::{Error, Result};
 use crate::txn::{Expect, Isolation, ReadMode, WaitPolicy, Written};
 
-const INLINE: u8 = 0;
-const REFERENCE: u8 = 1;
-/// Longest payload that stays in the leaf, so that a leaf holds several rows.
-pub(crate) const INLINE_BYTES_MAX: usize = VALUE_BYTES_MAX - ENTRY_HEADER_BYTES - 1;
-const CHUNK_BYTES: usize = VALUE_BYTES_MAX - ENTRY_HEADER_BYTES;
 /// Four MiB of log.
 const CHUNKS_PER_ADMISSION: usize = 1024;
-
-struct Reference {
-    id: u64,
-    sequence: u32,
-    bytes: usize,
-}
-
-impl Reference {
-    fn decode(bytes: &[u8]) -> Result<Reference> {
-        let mut r = Reader::new(bytes, "long value reference");
-        let id = r.take(8)?;
-        let id = u64::from_be_bytes(id.try_into().map_err(|_| r.fail("id"))?);
-        let sequence = r.take(4)?;
-        let sequence = u32::from_be_bytes(sequence.try_into().map_err(|_| r.fail("sequence"))?);
-        let length = r.varint()?;
-        let bytes = usize::try_from(length).ok().filter(|&n| n <= ROW_BYTES_MAX);
-        let bytes = bytes.ok_or_else(|| r.fail("length over the limit"))?;
-        r.finish()?;
-        Ok(Reference { id, sequence, bytes })
-    }
-
-    fn chunks(&self) -> u32 {
-        self.bytes.div_ceil(CHUNK_BYTES) as u32
-    }
-
-    fn key(&self, chunk: u32) -> [u8; 16] {
-        let mut key = [0; 16];
-        key[..8].copy_from_slice(&self.id.to_be_bytes());
-        key[8..12].copy_from_slice(&self.sequence.to_be_bytes());
-        key[12..].copy_from_slice(&chunk.to_be_bytes());
-        key
-    }
-}
-
-/// Decodes what may be a reference.
-#[cfg(test)]
-pub(crate) fn fuzz_reference(bytes: &[u8]) {
-    if let Ok(reference) = Reference::decode(bytes) {
-        assert!(reference.bytes <= ROW_BYTES_MAX);
-        reference.key(reference.chunks());
-    }
-}
-
-/// Whether a payload of this length lives out of line.
-pub(crate) fn is_long(payload: &[u8]) -> bool {
-    payload.len() > INLINE_BYTES_MAX
-}
 
 impl Trx {
     /// Writes the stored form of `payload` to `out`, and its chunks if it is long.

@@ -19,7 +19,9 @@
 
 mod analysis;
 mod background;
+mod bell;
 mod binlog;
+mod callbacks;
 mod check;
 #[cfg(test)]
 mod check_tests;
@@ -31,24 +33,29 @@ mod damage_tests;
 mod ddl;
 #[cfg(test)]
 mod ddl_tests;
+mod disk_room;
 mod engine;
 mod estimate;
 #[cfg(test)]
 mod fuzz_tests;
 mod hidden_key;
 pub mod inspect;
+mod lease;
 mod long;
 mod note;
 mod open;
 mod overtaken;
 mod pace;
+mod payload;
 mod prepared;
 #[cfg(test)]
 mod quarantine_tests;
+mod recalculation;
+mod records;
 mod redo;
 #[cfg(test)]
 mod redo_tests;
-mod room;
+mod remembered;
 #[cfg(test)]
 mod semi_consistent_tests;
 #[cfg(feature = "sim")]
@@ -73,14 +80,13 @@ pub use crate::binlog::{Binlog, Completion, Decision, Fallback, Setting, Verdict
 pub use crate::btree::{Direction, RangeEstimate};
 pub use crate::catalog::{IndexStatistics, TableStatistics};
 pub use crate::txn::{Isolation, ReadMode, Savepoint, WaitPolicy};
-pub use check::{CheckDepth, Killed, TableReport};
+pub use callbacks::{KeyParts, Killed, RowNames};
+pub use check::{CheckDepth, TableReport};
 pub use config::{Compression, Config, FlushAtCommit, Host, Level, NoHost};
 pub use engine::Engine;
-pub use estimate::TableSize;
 pub use open::Geometry;
-pub use overtaken::RowNames;
+pub use remembered::TableSize;
 #[cfg(feature = "sim")]
 pub use simulated::take_ddl_ends;
-pub use statistics::KeyParts;
 pub use table::{IndexSpec, Table, TableSpec};
 pub use trx::{Entry, RowWrite, TableCursor as Cursor, Trx};

@@ -8,14 +8,12 @@
 //!    that the snapshot knows, and one of the transaction's that took its key. Both are found, in
 //!    the order of their clustered keys.
 
+use super::callbacks::RowNames;
 use super::table::Table;
 use super::trx::{TableCursor, Trx};
 use crate::base::{Error, Result};
 use crate::txn::{Contested, Isolation, ReadMode};
 use std::sync::Arc;
-
-/// Finds the clustered key in (index, key, payload) of a secondary entry.
-pub type RowNames = dyn Fn(usize, &[u8], &[u8]) -> Result<Vec<u8>> + Send + Sync;
 
 impl Table {
     /// Says where the table's entries keep the keys of their rows; the first to say it counts.

@@ -6,136 +6,19 @@
 //! 2. What was taken counts in memory first and is then written to the catalog, under `ddl`, if the table
 //!    is still there. A failure to write leaves the old entry.
 
-use super::check::Killed;
+use super::callbacks::{KeyParts, Killed};
 use super::engine::Engine;
-use super::estimate::Mark;
-use super::room::Purpose;
+use super::lease::Purpose;
+use super::recalculation::{Job, SAMPLE_PAGES_MAX};
 use super::table::Table;
-use crate::base::{EntryHeader, Error, Result};
-use crate::catalog::{IndexStatistics, TableStatistics};
-use crate::os::rank::Rank;
-use crate::os::sync::{Mutex, Ranked};
+use crate::base::{Error, Result};
+use crate::catalog::TableStatistics;
 use crate::os::SIMULATED;
-use crate::txn::TreeGate;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::Arc;
 
-/// Leaves that are read for each part of a key unless told otherwise.
-const SAMPLE_PAGES: usize = 20;
-const SAMPLE_PAGES_MAX: usize = 100_000;
 /// The statistics of one table are refreshed in the background at most so often.
 const INTERVAL_NS: u64 = if SIMULATED { 100_000_000 } else { 10_000_000_000 };
-
-/// Where the parts of keys end, which only the caller of the engine knows.
-pub trait KeyParts: Send + Sync {
-    /// How many prefixes of the keys of an index are counted. The last one is the whole key.
-    fn count(&self, index: usize) -> usize;
-    /// The ends of those parts that stand whole at the front of the bytes.
-    fn ends(&self, index: usize, key: &[u8], ends: &mut Vec<usize>);
-}
-
-/// What background recalculation works on, and how.
-pub(crate) struct Recalculation {
-    job: Mutex<Option<Job>>,
-    is_on: AtomicBool,
-    sample_pages: AtomicUsize,
-}
-
-impl Default for Recalculation {
-    fn default() -> Recalculation {
-        Recalculation {
-            job: Mutex::ranked(Rank::Statistics, None),
-            is_on: AtomicBool::new(true),
-            sample_pages: AtomicUsize::new(SAMPLE_PAGES),
-        }
-    }
-}
-
-/// The statistics of one table, being taken.
-struct Job {
-    table: Arc<Table>,
-    parts: Arc<dyn KeyParts>,
-    sample_pages: usize,
-    begun: Mark,
-    taken: Vec<IndexStatistics>,
-    /// Of the tree that is being looked at, once its size is known.
-    current: Option<IndexStatistics>,
-}
-
-fn is_alive(entry: &[u8]) -> bool {
-    EntryHeader::split(entry).is_ok_and(|(header, _)| !header.is_deleted())
-}
-
-impl Job {
-    fn new(table: Arc<Table>, parts: Arc<dyn KeyParts>, sample_pages: usize) -> Job {
-        let begun = table.counters.remembered.mark();
-        Job { table, parts, sample_pages, begun, taken: Vec::new(), current: None }
-    }
-
-    /// Does a piece; false when all is done.
-    fn step(&mut self) -> Result<bool> {
-        let index = self.taken.len();
-        let Some(gate) = self
-            .table
-            .gates
-            .get(index)
-            .or_else(|| (index == self.table.gates.len()).then_some(&self.table.long_values))
-        else {
-            return Ok(false);
-        };
-        let gate = Arc::clone(gate);
-        let Some(_kept) = gate.enter() else { return Err(Error::NotFound) };
-        let prefixes = if index < self.table.gates.len() { self.parts.count(index) } else { 0 };
-        let mut current = match self.current.take() {
-            Some(current) => self.count_prefix(&gate, index, prefixes, current)?,
-            None => self.measure(&gate)?,
-        };
-        if index == 0 && current.distinct.is_empty() {
-            // Rows that go in from here on were not counted.
-            self.begun = self.table.counters.remembered.grown_since(self.begun);
-        }
-        // The whole key: there is one entry for each.
-        if current.distinct.len() + 1 == prefixes {
-            current.distinct.push(current.entries);
-        }
-        match current.distinct.len() >= prefixes {
-            true => self.taken.push(current),
-            false => self.current = Some(current),
-        }
-        Ok(true)
-    }
-
-    fn measure(&self, gate: &TreeGate) -> Result<IndexStatistics> {
-        let size = gate.tree().sample_size(self.sample_pages, &is_alive)?;
-        Ok(IndexStatistics {
-            entries: size.entries.round() as u64,
-            leaf_pages: size.leaf_pages.round() as u64,
-            pages: size.pages.round() as u64,
-            distinct: Vec::new(),
-        })
-    }
-
-    fn count_prefix(
-        &self,
-        gate: &TreeGate,
-        index: usize,
-        prefixes: usize,
-        mut current: IndexStatistics,
-    ) -> Result<IndexStatistics> {
-        let parts = current.distinct.len() + 1;
-        assert!(parts < prefixes, "the last prefix is the whole key");
-        let ends = |key: &[u8], ends: &mut Vec<usize>| self.parts.ends(index, key, ends);
-        let found = gate.tree().sample_distinct(parts, &ends, self.sample_pages, &is_alive)?;
-        // Longer prefixes have no fewer values, and no more than there are entries.
-        let shorter = current.distinct.last().copied().unwrap_or(0);
-        current.distinct.push((found.round() as u64).min(current.entries).max(shorter));
-        Ok(current)
-    }
-
-    fn finish(self) -> (Arc<Table>, Arc<TableStatistics>, Mark) {
-        (self.table, Arc::new(TableStatistics { trees: self.taken }), self.begun)
-    }
-}
 
 impl Table {
     /// Says where the parts of keys end; the first to say it counts. Without it no statistics are taken.

@@ -1,7 +1,7 @@
 //! Numbers for status variables, and a page of text for people.
 
 use super::engine::Engine;
-use super::table::RECORD_COUNTER;
+use super::records::RECORD_COUNTER;
 use crate::binlog::{RECORD_BINLOG, RECORD_BINLOG_STATE};
 use crate::btree::RECORD_TREE;
 use crate::txn::{RECORD_ABORT, RECORD_COMMIT, RECORD_PREPARE, RECORD_REVERTED};
@@ -90,9 +90,9 @@ impl Engine {
             ("buffer_pool_inline_writebacks", pool.inline_writebacks),
             ("buffer_pool_waits", pool.waits),
             ("buffer_pool_overcommits", pool.overcommits),
-            ("store_gc_waits", self.room.gc_waits.load(Ordering::Relaxed)),
+            ("store_gc_waits", self.lease.gc_waits.load(Ordering::Relaxed)),
             ("store_full", u64::from(self.store.is_full())),
-            ("room_refusals", self.room.refused.load(Ordering::Relaxed)),
+            ("room_refusals", self.lease.refused.load(Ordering::Relaxed)),
         ]
     }
 

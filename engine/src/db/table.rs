@@ -1,9 +1,9 @@
 //! An open table: its trees and its counters.
 
-use super::estimate::Remembered;
+use super::callbacks::{KeyParts, RowNames};
 use super::hidden_key::HiddenKey;
-use super::overtaken::RowNames;
-use super::statistics::KeyParts;
+use super::records::RECORD_COUNTER;
+use super::remembered::Remembered;
 use crate::base::codec::put_varint;
 use crate::base::{Csn, Result, TreeId};
 use crate::catalog::TableDef;
@@ -14,9 +14,6 @@ use crate::txn::TreeGate;
 use crate::wal::Wal;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
-
-/// Log record: varint table id, varint next AUTO_INCREMENT value.
-pub const RECORD_COUNTER: u8 = 6;
 
 /// What a caller says about a table that it creates.
 #[derive(Clone, Debug)]

@@ -1,8 +1,8 @@
 //! A transaction as the plugin sees it: rows of tables instead of entries of trees.
 
 use super::engine::Engine;
-use super::long::is_long;
-use super::room::Purpose;
+use super::lease::Purpose;
+use super::payload::is_long;
 use super::table::Table;
 use crate::base::{Error, Result, TxnId};
 use crate::btree::Direction;
@@ -37,6 +37,13 @@ pub struct Trx {
     duplicate_index: usize,
     pub(crate) long_sequence: u32,
     scratch: Vec<u8>,
+}
+
+impl Engine {
+    /// A transaction for one session. `session` is whatever the host knows it by.
+    pub fn begin(self: &Arc<Self>, session: u64) -> Trx {
+        Trx::new(Arc::clone(self), session, self.register_session(session))
+    }
 }
 
 impl Trx {

@@ -12,6 +12,7 @@
 //! 5. Each lock has a rank ([`rank`]), and checked builds refuse an acquisition out of order.
 
 mod aligned;
+mod bug;
 pub mod fuzz;
 pub mod observe;
 pub mod planted;
@@ -19,6 +20,7 @@ pub mod rank;
 #[cfg(any(feature = "sim", debug_assertions))]
 mod ranked;
 mod real;
+mod rng;
 #[cfg(feature = "sim")]
 pub mod sched;
 pub mod sim;

@@ -228,6 +228,11 @@ mod held {
     }
 }
 
+/// How each lock of the engine is made: with its place in the order of locks.
+pub trait Ranked<T> {
+    fn ranked(rank: Rank, value: T) -> Self;
+}
+
 #[cfg(all(test, any(feature = "sim", debug_assertions)))]
 mod tests {
     use super::Rank;

@@ -4,7 +4,7 @@
 //! Safety argument: each raw lock forwards every acquisition and release to the lock inside it, one
 //! for one, and answers as that one does; exclusion is the inner lock's.
 
-use super::rank::{acquire, acquired, may_wait, released, Rank};
+use super::rank::{acquire, acquired, may_wait, released, Rank, Ranked};
 #[cfg(feature = "sim")]
 use super::sched::{self, RawMutex as InnerMutex, RawRwLock as InnerRwLock};
 use parking_lot::lock_api;
@@ -219,13 +219,13 @@ impl WaitTimeoutResult {
     }
 }
 
-impl<T> super::sync::Ranked<T> for Mutex<T> {
+impl<T> Ranked<T> for Mutex<T> {
     fn ranked(rank: Rank, value: T) -> Mutex<T> {
         Mutex::from_raw(RawMutex::ranked(rank), value)
     }
 }
 
-impl<T> super::sync::Ranked<T> for RwLock<T> {
+impl<T> Ranked<T> for RwLock<T> {
     fn ranked(rank: Rank, value: T) -> RwLock<T> {
         RwLock::from_raw(RawRwLock::ranked(rank), value)
     }

@@ -15,6 +15,7 @@ use std::sync::Arc;
 const SECTOR_BYTES: usize = 512;
 
 /// A call of the machine: with a scheduler, others may run meanwhile.
+pub use super::rng::SimRng;
 #[cfg(feature = "sim")]
 use super::sched::{point, stall};
 
@@ -25,32 +26,6 @@ fn point(_what: &'static str) -> bool {
 
 #[cfg(not(feature = "sim"))]
 fn stall(_what: &'static str) {}
-
-/// A small generator (xorshift64*): the same seed gives the same run.
-#[derive(Clone, Debug)]
-pub struct SimRng(u64);
-
-impl SimRng {
-    pub fn new(seed: u64) -> Self {
-        SimRng(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
-    }
-
-    pub fn next_u64(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
-    }
-
-    /// Uniform in `0..n`; `n` must not be zero.
-    pub fn below(&mut self, n: u64) -> u64 {
-        (self.next_u64() >> 11) % n
-    }
-
-    pub fn chance(&mut self, percent: u64) -> bool {
-        self.below(100) < percent
-    }
-}
 
 #[derive(Default)]
 struct Inode {

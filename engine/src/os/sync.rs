@@ -20,13 +20,9 @@ pub use std::thread::{current, park, yield_now, Thread};
 pub use thread::{spawn, JoinHandle};
 
 use super::rank::Rank;
+pub use super::rank::Ranked;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
-
-/// How each lock of the engine is made: with its place in the order of locks.
-pub trait Ranked<T> {
-    fn ranked(rank: Rank, value: T) -> Self;
-}
 
 #[cfg(not(any(feature = "sim", debug_assertions)))]
 impl<T> Ranked<T> for Mutex<T> {

@@ -73,6 +73,7 @@ mod session;
 mod snapshot;
 mod table;
 mod trees;
+mod version;
 mod write;
 
 pub use contested::Contested;

@@ -35,8 +35,8 @@
 //! process.)
 
 use super::note::Note;
-use super::revert::VersionRecord;
 use super::trees::TreeGate;
+use super::version::VersionRecord;
 use crate::base::checksum::checksum;
 use crate::base::codec::{put_varint, Reader};
 use crate::base::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};

@@ -9,6 +9,7 @@ use super::note::Note;
 use super::registry::{Open, PurgeItem};
 use super::session::{Context, Stopped, RECORD_REVERTED};
 use super::trees::TreeGate;
+use super::version::VersionRecord;
 use super::TxnState;
 use crate::base::{Csn, EntryHeader, Error, Lsn, Result, TreeId, TxnId};
 use crate::btree::{decode_record, Change, RECORD_TREE};
@@ -36,29 +37,6 @@ pub(super) enum Met {
     Committed,
     /// A version that a rollback may take away.
     Open,
-}
-
-/// What a version record says, owned.
-pub(crate) struct VersionRecord {
-    pub tree: TreeId,
-    pub txn: TxnId,
-    pub previous_lsn: Lsn,
-    pub key: Vec<u8>,
-    pub replaced: Option<Vec<u8>>,
-    pub deletes: bool,
-}
-
-impl VersionRecord {
-    pub(super) fn new(tree: TreeId, note: &Note<'_>) -> VersionRecord {
-        VersionRecord {
-            tree,
-            txn: note.txn,
-            previous_lsn: note.previous_lsn,
-            key: note.key.to_vec(),
-            replaced: note.replaced.map(<[u8]>::to_vec),
-            deletes: note.deletes,
-        }
-    }
 }
 
 impl Context {

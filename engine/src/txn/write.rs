@@ -3,9 +3,9 @@
 
 use super::note::Note;
 use super::registry::Open;
-use super::revert::VersionRecord;
 use super::session::{Savepoint, Session};
 use super::trees::TreeGate;
+use super::version::VersionRecord;
 use super::{Enqueued, Mode, Ticket, TxnState};
 use crate::base::entry::{DELETED, FIRST};
 use crate::base::{EntryHeader, Error, Lsn, Result, TreeId, TxnId, ENTRY_HEADER_BYTES};

@@ -1,12 +1,10 @@
 //! Log records in words.
 
-use super::super::damage::RECORD_BAD_PAGE;
-use super::super::table::RECORD_COUNTER;
 use crate::base::codec::Reader;
 use crate::base::{Lsn, Result, TreeId, TxnId};
 use crate::binlog::{describe_record, RECORD_BINLOG, RECORD_BINLOG_STATE};
 use crate::btree::{decode_record, describe_change, RECORD_TREE};
-use crate::db::analysis::RECORD_DROP_TREES;
+use crate::db::records::{RECORD_BAD_PAGE, RECORD_COUNTER, RECORD_DROP_TREES};
 use crate::os::Os;
 use crate::txn::{Note, RECORD_ABORT, RECORD_COMMIT, RECORD_PREPARE, RECORD_REVERTED};
 use crate::wal::{scan_files, BatchInfo, LogVisitor, RecordRef};

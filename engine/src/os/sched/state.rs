@@ -1,7 +1,7 @@
 //! The scheduler's knowledge of its tasks, and its choice of the next one.
 
-use crate::os::planted::Bug;
-use crate::os::sim::SimRng;
+use crate::os::bug::Bug;
+use crate::os::rng::SimRng;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};

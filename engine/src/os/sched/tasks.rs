@@ -1,7 +1,7 @@
 //! Tasks: threads that wait for the baton.
 
 use super::state::{Baton, On, Pace, State, Status, Task};
-use crate::os::planted::Bug;
+use crate::os::bug::Bug;
 use std::cell::RefCell;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once, PoisonError};

@@ -9,11 +9,12 @@
 //! A measurement is good for some bytes of log and until the next background step, so that an
 //! ordinary row operation pays one comparison.
 
-use super::check::Killed;
+use super::callbacks::Killed;
 use super::engine::Engine;
+use super::lease::Purpose;
 use crate::base::{Error, Result, BLOCK_BYTES, PAGE_BYTES};
 use crate::store::PAGE_ID_MAX;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 /// A measurement is good for this share of what it found beyond the reserve.
@@ -27,23 +28,6 @@ const DELETE_WAIT_MAX: Duration = Duration::from_secs(4);
 const PAGE_IDS_KEPT: u64 = 1 << 24;
 const GC_WAIT_SLICE: Duration = Duration::from_millis(10);
 
-#[derive(Default)]
-pub(crate) struct Room {
-    /// End of the log up to which nobody needs to measure again.
-    lease_end: AtomicU64,
-    short: AtomicBool,
-    pub refused: AtomicU64,
-    pub gc_waits: AtomicU64,
-}
-
-/// What a session is about to do.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Purpose {
-    /// It takes room and gives none back.
-    Add,
-    Delete,
-}
-
 /// Bytes that are there and bytes that must stay.
 struct Measured {
     what: &'static str,
@@ -54,24 +38,24 @@ struct Measured {
 impl Engine {
     /// Refuses work for which there is no room; called with no latch held.
     pub(crate) fn check_room(&self, purpose: Purpose, killed: &Killed<'_>) -> Result<()> {
-        if self.wal.end_estimate().0 < self.room.lease_end.load(Relaxed) {
+        if self.wal.end_estimate().0 < self.lease.end.load(Relaxed) {
             return Ok(());
         }
         let refused = self.measure_room(purpose, killed);
         if refused.is_err() {
-            self.room.refused.fetch_add(1, Relaxed);
+            self.lease.refused.fetch_add(1, Relaxed);
         }
         refused
     }
 
     /// Whether the last measurement found too little for new work.
     pub(crate) fn is_short_of_room(&self) -> bool {
-        self.room.short.load(Relaxed)
+        self.lease.short.load(Relaxed)
     }
 
     /// Background: the disk may have changed, and nobody may be writing.
     pub(crate) fn refresh_room(&self) {
-        self.room.lease_end.store(0, Relaxed);
+        self.lease.end.store(0, Relaxed);
         // Whoever wants to write is told.
         let _ = self.measure_room(Purpose::Add, &|| false);
     }
@@ -96,11 +80,11 @@ impl Engine {
         let tightest = self.tightest(Purpose::Add);
         let spare = tightest.have.saturating_sub(tightest.need);
         let short = tightest.have < tightest.need;
-        self.room.short.store(short, Relaxed);
+        self.lease.short.store(short, Relaxed);
         self.store.set_short(short);
         if !short {
             let lease = (spare / LEASE_SHARE).min(LEASE_BYTES_MAX);
-            self.room.lease_end.store(self.wal.end().0 + lease, Relaxed);
+            self.lease.end.store(self.wal.end().0 + lease, Relaxed);
             return Ok(());
         }
         if purpose == Purpose::Delete {
@@ -187,7 +171,7 @@ impl Engine {
         if !self.store.is_behind() || !self.config.background {
             return;
         }
-        self.room.gc_waits.fetch_add(1, Relaxed);
+        self.lease.gc_waits.fetch_add(1, Relaxed);
         let mut waited = Duration::ZERO;
         while self.store.is_behind() && waited < GC_WAIT_MAX {
             self.wake_background();

@@ -1,0 +1,95 @@
+//! The list of all bugs on purpose: what the simulator must find. See `planted`.
+
+/// A bug that a simulated run can ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bug {
+    /// A commit is acknowledged without a flush of the log.
+    CommitWithoutFlush,
+    /// A log write of a commit is not made durable.
+    LogWriteNotDurable,
+    /// A checkpoint does not sync the pages that it names.
+    CheckpointWithoutStoreSync,
+    /// A checkpoint does not flush the log past the pages that it names (rules M2, step 3).
+    CheckpointWithoutLogFlush,
+    /// A leaf of the page map that leaves memory forgets what changed since the snapshot.
+    MapLeafForgetsChanges,
+    /// A superblock names map changes that are not synced.
+    MapChangesNotSynced,
+    /// The superblock is not synced before what only the older one needs is released.
+    SuperblockNotSynced,
+    /// A store segment is free when its last record is replaced, not after the checkpoint that
+    /// stops naming it.
+    StoreSegmentFreedEarly,
+    /// Log segments go as if nothing but redo needed them.
+    LogSegmentFreedEarly,
+    /// Log goes when its versions were moved, not when a checkpoint says so.
+    MovedLogFreedEarly,
+    /// The sweep of moved versions believes that no snapshot needs any.
+    SweepIgnoresSnapshots,
+    /// Purge believes that nobody needs the delete marks of committed transactions.
+    PurgeIgnoresSnapshots,
+    /// A transaction with deletes is not handed to the purge.
+    LostDeleteMark,
+    /// The horizon passes transactions that are rolled back but not reverted.
+    HorizonTooHigh,
+    /// The redo point is the log's end.
+    RedoPointTooHigh,
+    /// Pages of dropped trees are freed without a record that says so. (One that is only not
+    /// flushed does no harm: the checkpoint that forgets the pages flushes it first.)
+    DropTreesNotLogged,
+    /// Nobody looks at the intervals that others have locked.
+    IntervalNotChecked,
+    /// A checkpoint forgets the transactions that are open.
+    CheckpointForgetsOpen,
+    /// A page is marked dirty from behind its record, not from before it.
+    DirtyTooLate,
+    /// The redo point does not count the pages whose redo is still owed.
+    OwedNotInRedoPoint,
+    /// What was moved of a key before it was purged is in the chain of a later key.
+    LivesNotKeptApart,
+    /// A full table of open files counts as a failed write of the log.
+    NoHandlePoisons,
+    /// Statements that replace a table do not wait for prepared transactions with changes in it.
+    PreparedIgnored,
+    /// A table is dropped, and stays in memory because the flush of that fails.
+    DropNotInMemory,
+    /// A page that cannot be read now is put aside, and the redo that it owes forgotten.
+    UnreadForgetsRedo,
+    /// A group of the log counts as written though the disk was full in the middle of it.
+    HalfGroupWritten,
+    /// Nobody looks at an interval that begins with the key in question.
+    EqualKeyNotChecked,
+}
+
+#[cfg(feature = "sim")]
+impl Bug {
+    pub const ALL: [Bug; 27] = [
+        Bug::CommitWithoutFlush,
+        Bug::LogWriteNotDurable,
+        Bug::CheckpointWithoutStoreSync,
+        Bug::CheckpointWithoutLogFlush,
+        Bug::MapLeafForgetsChanges,
+        Bug::MapChangesNotSynced,
+        Bug::SuperblockNotSynced,
+        Bug::StoreSegmentFreedEarly,
+        Bug::LogSegmentFreedEarly,
+        Bug::MovedLogFreedEarly,
+        Bug::SweepIgnoresSnapshots,
+        Bug::PurgeIgnoresSnapshots,
+        Bug::LostDeleteMark,
+        Bug::HorizonTooHigh,
+        Bug::RedoPointTooHigh,
+        Bug::DropTreesNotLogged,
+        Bug::IntervalNotChecked,
+        Bug::CheckpointForgetsOpen,
+        Bug::DirtyTooLate,
+        Bug::OwedNotInRedoPoint,
+        Bug::LivesNotKeptApart,
+        Bug::NoHandlePoisons,
+        Bug::PreparedIgnored,
+        Bug::DropNotInMemory,
+        Bug::UnreadForgetsRedo,
+        Bug::HalfGroupWritten,
+        Bug::EqualKeyNotChecked,
+    ];
+}
