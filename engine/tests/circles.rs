@@ -1,0 +1,219 @@
+//! Import circles inside the rooms of the engine and inside the plugin: modules that cannot be read
+//! one after the other, because each of them imports another of the circle.
+//!
+//! `CIRCLES` holds the ones that are left. The list only shrinks: a module that joins a circle is
+//! a fault, and so is an entry that has left it.
+#![allow(clippy::disallowed_methods, reason = "it reads the source tree")]
+
+mod source;
+
+use source::{sources, without_test_module, words, Source};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A directory and the modules of one circle in it.
+const CIRCLES: [(&str, &[&str]); 8] = [
+    ("engine/src/store", &["checkpoint", "engine", "gc", "space", "stats"]),
+    ("engine/src/store", &["entry", "record"]),
+    ("engine/src/store", &["map", "mapfile", "snapshot"]),
+    ("engine/src/buffer", &["bad", "owed", "pool"]),
+    ("engine/src/txn", &["deadlock", "lock"]),
+    ("engine/src/txn", &["interrupt", "lock_queue"]),
+    ("engine/src/txn", &["lock_reach", "lock_tree"]),
+    ("engine/src/txn", &["snapshot", "table"]),
+];
+
+/// Directories whose modules are compared.
+const ROOTS: [&str; 11] = [
+    "engine/src/base",
+    "engine/src/os",
+    "engine/src/wal",
+    "engine/src/store",
+    "engine/src/buffer",
+    "engine/src/btree",
+    "engine/src/txn",
+    "engine/src/binlog",
+    "engine/src/catalog",
+    "engine/src/db",
+    "plugin/src",
+];
+
+/// The modules of a directory, each with its code; `mod.rs` and `lib.rs` are not among them.
+struct Room<'s> {
+    root: &'s str,
+    modules: BTreeMap<&'s str, Vec<(&'s Source, &'s str)>>,
+    /// Names that the room itself offers, and the module each comes from.
+    offered: BTreeMap<&'s str, &'s str>,
+}
+
+impl<'s> Room<'s> {
+    fn read(root: &'s str, all: &'s [Source]) -> Room<'s> {
+        let mut room = Room { root, modules: BTreeMap::new(), offered: BTreeMap::new() };
+        let mut face = "";
+        for source in all.iter().filter(|s| s.is_rust() && !s.is_test()) {
+            let Some(inside) = source.path.strip_prefix(root).and_then(|p| p.strip_prefix('/'))
+            else {
+                continue;
+            };
+            let code = without_test_module(&source.code);
+            if inside == "mod.rs" || inside == "lib.rs" {
+                face = code;
+                continue;
+            }
+            let module = inside.split('/').next().unwrap_or(inside);
+            let module = module.strip_suffix(".rs").unwrap_or(module);
+            room.modules.entry(module).or_default().push((source, code));
+        }
+        for (at, _) in words(face).filter(|(_, word)| *word == "use") {
+            let statement = face[at..].split(';').next().unwrap_or_default();
+            let mut named = words(statement).map(|(_, word)| word).skip(1);
+            let module = named.find(|word| *word != "self");
+            if let Some(module) = module.filter(|m| room.modules.contains_key(m)) {
+                room.offered.extend(named.map(|name| (name, module)));
+            }
+        }
+        room
+    }
+
+    /// The modules that each module imports.
+    fn imports(&self) -> BTreeMap<&'s str, BTreeSet<&'s str>> {
+        let mut all = BTreeMap::new();
+        for (&module, files) in &self.modules {
+            let named = files.iter().flat_map(|(source, code)| self.named(source, code));
+            let imported = named.filter_map(|name| {
+                let of_module = self.modules.get_key_value(name).map(|(module, _)| *module);
+                of_module.or_else(|| self.offered.get(name).copied())
+            });
+            all.insert(module, imported.filter(|other| *other != module).collect());
+        }
+        all
+    }
+
+    /// What a file names directly below the room.
+    fn named(&self, source: &Source, code: &'s str) -> Vec<&'s str> {
+        let inside = &source.path[self.root.len() + 1..];
+        let mut ways = vec!["super::".repeat(inside.matches('/').count() + 1)];
+        match self.root.strip_prefix("engine/src/") {
+            Some(room) => ways.push(format!("crate::{room}::")),
+            None => ways.push("crate::".into()),
+        }
+        let mut found = Vec::new();
+        for way in ways {
+            for (at, _) in code.match_indices(&way) {
+                // A longer way leads out of the room.
+                let is_longer = code[..at].ends_with("super::");
+                if !is_longer {
+                    found.extend(heads(&code[at + way.len()..]));
+                }
+            }
+        }
+        found
+    }
+}
+
+/// The first words of the paths that a path goes on with: of one, or of each in a group.
+fn heads(rest: &str) -> Vec<&str> {
+    let first = |part: &'_ str| -> Option<usize> { words(part).next().map(|(at, _)| at) };
+    let Some(group) = rest.strip_prefix('{') else {
+        return words(rest).take(1).map(|(_, word)| word).collect();
+    };
+    let mut found = Vec::new();
+    let (mut depth, mut begin) = (0, 0);
+    for (at, c) in group.char_indices() {
+        match c {
+            '{' => depth += 1,
+            '}' if depth > 0 => depth -= 1,
+            ',' | '}' if depth == 0 => {
+                let part = &group[begin..at];
+                found.extend(first(part).and_then(|at| words(&part[at..]).next()).map(|w| w.1));
+                begin = at + 1;
+                if c == '}' {
+                    break;
+                }
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+/// Every module that `from` leads to.
+fn reached<'s>(imports: &BTreeMap<&'s str, BTreeSet<&'s str>>, from: &'s str) -> BTreeSet<&'s str> {
+    let (mut found, mut open) = (BTreeSet::new(), vec![from]);
+    while let Some(module) = open.pop() {
+        let next = imports.get(module).into_iter().flatten().filter(|m| found.insert(**m));
+        open.extend(next.copied().collect::<Vec<_>>());
+    }
+    found
+}
+
+/// Groups of modules of which each leads to every other.
+fn circles<'s>(imports: &BTreeMap<&'s str, BTreeSet<&'s str>>) -> BTreeSet<Vec<&'s str>> {
+    let leads: BTreeMap<_, _> = imports.keys().map(|m| (*m, reached(imports, m))).collect();
+    let of = |module: &&'s str| -> Vec<&'s str> {
+        let there = leads[module].iter().copied();
+        there.filter(|other| leads.get(other).is_some_and(|l| l.contains(module))).collect()
+    };
+    imports.keys().map(of).filter(|circle| circle.len() > 1).collect()
+}
+
+/// The faults of one room against the circles that are left in it.
+fn faults(room: &Room<'_>, left: &[&[&str]]) -> Vec<String> {
+    let imports = room.imports();
+    let found = circles(&imports);
+    let mut faults = Vec::new();
+    for circle in &found {
+        if !left.contains(&&circle[..]) {
+            let ways = circle.iter().map(|module| {
+                let to = imports[module].iter().filter(|m| circle.contains(m));
+                format!("    {module} imports {}", to.copied().collect::<Vec<_>>().join(", "))
+            });
+            let ways = ways.collect::<Vec<_>>().join("\n");
+            faults.push(format!("{}: a circle of {circle:?}\n{ways}", room.root));
+        }
+    }
+    for circle in left.iter().filter(|circle| !found.iter().any(|f| f == *circle)) {
+        faults.push(format!("{}: {circle:?} is no circle any more: mend the list", room.root));
+    }
+    faults
+}
+
+#[test]
+fn no_module_joins_a_circle() {
+    let all = sources();
+    let mut found = Vec::new();
+    for root in ROOTS {
+        let left = CIRCLES.iter().filter(|(dir, _)| *dir == root).map(|(_, circle)| *circle);
+        found.extend(faults(&Room::read(root, &all), &left.collect::<Vec<_>>()));
+    }
+    let known = |dir: &str| ROOTS.contains(&dir);
+    assert!(CIRCLES.iter().all(|(dir, _)| known(dir)), "a directory that is not compared");
+    assert!(found.is_empty(), "\n{}", found.join("\n"));
+}
+
+#[test]
+fn a_circle_is_found() {
+    let files = |texts: &[(&str, &str)]| -> Vec<Source> {
+        texts.iter().map(|(path, text)| Source::new(path, text)).collect()
+    };
+    let count = |texts: &[(&str, &str)], left: &[&[&str]]| {
+        faults(&Room::read("engine/src/wal", &files(texts)), left).len()
+    };
+    let (a, b) = ("engine/src/wal/a.rs", "engine/src/wal/b.rs");
+    let face = ("engine/src/wal/mod.rs", "mod a; mod b; pub use a::{One, Two};");
+    let one_way = [face, (a, "use super::b::B;"), (b, "use crate::os::Os;")];
+    assert_eq!(count(&one_way, &[]), 0);
+    assert_eq!(count(&one_way, &[&["a", "b"]]), 1, "an entry without a need");
+    let both = [face, (a, "use super::b::B;"), (b, "use super::{c::C, a::A};")];
+    assert_eq!(count(&both, &[]), 1);
+    assert_eq!(count(&both, &[&["a", "b"]]), 0);
+    let by_face = [face, (a, "use super::b::B;"), (b, "fn f(x: crate::wal::Two) {}")];
+    assert_eq!(count(&by_face, &[]), 1);
+    let below = ("engine/src/wal/b/c.rs", "use super::super::a::A;");
+    assert_eq!(count(&[face, (a, "use super::b::B;"), below], &[]), 1);
+    let own = ("engine/src/wal/b/c.rs", "use super::a::A;");
+    assert_eq!(count(&[face, (a, "use super::b::B;"), own], &[]), 0, "an `a` of its own");
+    let in_comment = [face, (a, "use super::b::B;"), (b, "// super::a::A")];
+    assert_eq!(count(&in_comment, &[]), 0);
+    let in_test = [face, (a, "use super::b::B;"), (b, "#[cfg(test)]\nmod tests { super::a }")];
+    assert_eq!(count(&in_test, &[]), 0);
+}
