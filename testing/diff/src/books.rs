@@ -66,6 +66,10 @@ fn lets_go(sql: &str) -> bool {
     first.iter().chain(&["TRUNCATE", "OPTIMIZE", "DROP"]).any(|w| sql.starts_with(w))
 }
 
+fn xa_name(sql: &str) -> String {
+    sql.split('\'').nth(1).unwrap_or("").to_owned()
+}
+
 fn is_ok(reply: &Option<Outcome>) -> bool {
     reply.as_ref().is_some_and(Outcome::is_ok)
 }
@@ -118,6 +122,13 @@ impl Books {
 
     /// These answers have come since the last look.
     pub fn came(&mut self, new: &[Answer]) {
+        // Statements that waited for it go on in the same step.
+        for answer in new.iter().filter(|a| a.sql.starts_with("XA PREPARE")) {
+            if answer.replies.iter().any(is_ok) {
+                let used = std::mem::take(&mut self.used[answer.session]);
+                self.prepared.entry(xa_name(&answer.sql)).or_default().extend(used);
+            }
+        }
         for side in 0..2 {
             let at_work = |answer: &&Answer| {
                 let over = [DEADLOCK, INTERRUPTED];
@@ -223,17 +234,6 @@ impl Books {
         !others.into_iter().any(|other| self.claims[other].meets(&ran) == Some(true))
     }
 
-    /// An XA statement has succeeded.
-    fn note_xa(&mut self, at: usize, sql: &str) {
-        let id = sql.split('\'').nth(1).unwrap_or("").to_owned();
-        if sql.starts_with("XA PREPARE") {
-            let used = std::mem::take(&mut self.used[at]);
-            self.prepared.insert(id, used);
-        } else if sql.starts_with("XA COMMIT") || sql.starts_with("XA ROLLBACK") {
-            self.prepared.remove(&id);
-        }
-    }
-
     /// At the end of a step, `answered` alike. `run` asks a session of Sluice.
     pub fn end_step(
         &mut self,
@@ -251,7 +251,9 @@ impl Books {
         let clear = answered.len() == 1 && reset.is_none();
         for answer in &done {
             let at = answer.session;
-            self.note_xa(at, &answer.sql);
+            if ["XA COMMIT", "XA ROLLBACK"].iter().any(|w| answer.sql.starts_with(w)) {
+                self.prepared.remove(&xa_name(&answer.sql));
+            }
             if lets_go(&answer.sql) {
                 self.claims[at].clear();
                 continue;

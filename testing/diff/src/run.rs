@@ -15,7 +15,7 @@ use crate::waits;
 use crate::world::World;
 use std::collections::{BTreeMap, HashSet};
 use std::io;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 pub struct Runner<'w> {
     pub world: &'w World,
@@ -86,9 +86,11 @@ impl<'w> Runner<'w> {
     }
 
     pub fn step(&mut self, step: &Step) -> io::Result<Stepped> {
+        let begun = Instant::now();
         let stepped = self.run_step(step)?;
         if self.trace {
             self.show(step, &stepped);
+            println!("    {} ms", begun.elapsed().as_millis());
         }
         Ok(stepped)
     }
