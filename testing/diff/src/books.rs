@@ -3,7 +3,7 @@
 
 use crate::claims::{reads_committed_first, table_of, Ask, Claims, Image, Images, Ran, Verb};
 use crate::compare::{row_difference, Difference, Kind};
-use crate::rules::DEADLOCK;
+use crate::rules::{DEADLOCK, INTERRUPTED};
 use crate::session::{Direct, Outcome, Side, SIDES};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -51,8 +51,6 @@ pub struct Books {
     settings: Vec<Setting>,
 }
 
-const INTERRUPTED: u16 = 1317;
-
 /// The end of a transaction, or nothing that meets locks.
 fn is_control(sql: &str) -> bool {
     ["COMMIT", "ROLLBACK", "BEGIN", "START", "SET", "XA", "SAVEPOINT"]
@@ -96,8 +94,15 @@ impl Books {
         }
     }
 
-    pub fn begin_step(&mut self) {
+    pub fn begin_step(&mut self, waiting: BTreeMap<usize, String>) {
         self.step += 1;
+        for (at, sql) in &waiting {
+            // DDL that waits has ended the transaction before.
+            if lets_go(sql) {
+                self.claims[*at].clear();
+            }
+        }
+        self.waiting = waiting;
         self.undone = false;
         self.crowd.clear();
         self.answers.clear();

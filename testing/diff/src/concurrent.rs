@@ -106,7 +106,7 @@ fn next(generator: &mut Generator, runner: &Runner, cache: bool) -> Vec<Step> {
     }
     let Some(table) = rng.pick(&generator.tables).cloned() else { return Vec::new() };
     let texts = match rng.weighted(&[24, 26, 18, 18, 4, 5, 2, 3]) {
-        0 => vec![transaction(rng)],
+        0 => transaction(rng),
         1 => vec![change(rng, &table, generator.style)],
         2 => vec![locking_read(rng, &table)],
         3 => vec![read(rng, &table)],
@@ -118,17 +118,23 @@ fn next(generator: &mut Generator, runner: &Runner, cache: bool) -> Vec<Step> {
     texts.into_iter().map(|text| Step::sql(session, text)).collect()
 }
 
-fn transaction(rng: &mut Rng) -> String {
+fn transaction(rng: &mut Rng) -> Vec<String> {
     let text = match rng.weighted(&[30, 30, 14, 8, 8, 3, 3]) {
         0 => "BEGIN",
         1 => "COMMIT",
         2 => "ROLLBACK",
         3 => "SAVEPOINT s1",
         4 => "ROLLBACK TO SAVEPOINT s1",
-        5 => "START TRANSACTION WITH CONSISTENT SNAPSHOT",
+        // By itself it would end a transaction before: whether others that go on then come before the
+        // snapshot is chance.
+        5 => {
+            return ["COMMIT", "START TRANSACTION WITH CONSISTENT SNAPSHOT"]
+                .map(String::from)
+                .into()
+        }
         _ => rng.one(&["SET autocommit=0", "SET autocommit=1"]),
     };
-    text.to_owned()
+    vec![text.to_owned()]
 }
 
 /// An index and a condition on its first column.

@@ -110,9 +110,10 @@ fn run(options: &Options) -> io::Result<bool> {
             Err(error) => return Err(error),
         };
         if let (Some(_), Some(ending)) = (&case.found, &case.ending) {
-            if world.is_alive() && orders::explain(&mut world, ending)? {
+            let rule = if world.is_alive() { orders::explain(&mut world, ending)? } else { None };
+            if let Some(rule) = rule {
                 case.found = None;
-                case.counts.add(rules::ORDER.id);
+                case.counts.add(rule);
             }
         }
         totals.add(&case);

@@ -6,7 +6,7 @@
 use crate::books::Answer;
 use crate::claims::Images;
 use crate::compare::compare;
-use crate::rules::Counts;
+use crate::rules::{Counts, DEADLOCK, ORDER, WOKEN};
 use crate::run::{Runner, Stepped};
 use crate::script::{sessions, Action, Step};
 use crate::session::{Outcome, SIDES};
@@ -31,22 +31,50 @@ const RUNS: usize = 8;
 
 type Replies = Vec<(usize, String, Option<Outcome>)>;
 
-/// True if chance explains the difference.
-pub fn explain(world: &mut World, ending: &Ending) -> io::Result<bool> {
+/// The rule by which chance explains the difference.
+pub fn explain(world: &mut World, ending: &Ending) -> io::Result<Option<&'static str>> {
     if !ending.crowded {
-        return Ok(false);
+        return Ok(None);
     }
-    if !ending.at_step {
-        return again(world, ending);
-    }
-    if (2..=3).contains(&ending.crowd.len()) {
+    let mut all_alike = ending.at_step;
+    if ending.at_step && (2..=3).contains(&ending.crowd.len()) {
         for order in orders(&ending.crowd) {
-            if in_order(world, ending, &order)? {
-                return Ok(true);
+            match in_order(world, ending, &order)? {
+                Ordered::AsSluiceWas => return Ok(Some(ORDER.id)),
+                Ordered::Alike => {}
+                Ordered::Differs => all_alike = false,
             }
         }
+        if all_alike && has_own_victim(ending) {
+            return Ok(Some(WOKEN.id));
+        }
     }
-    again(world, ending)
+    Ok(again(world, ending)?.then_some(ORDER.id))
+}
+
+/// Is the difference nothing but a deadlock in Sluice, of statements that were set to work at once?
+fn has_own_victim(ending: &Ending) -> bool {
+    let differs = |answer: &&Answer| match &answer.replies {
+        [None, None] => false,
+        [Some(ours), Some(theirs)] => {
+            compare(&answer.sql, ours, theirs, &mut Counts::default()).is_some()
+        }
+        _ => true,
+    };
+    let ours = |answer: &Answer| {
+        let woken = ending.crowd.iter().any(|(at, _)| *at == answer.session);
+        woken && answer.replies[0].as_ref().is_some_and(|o| o.error_code() == DEADLOCK)
+    };
+    let all: Vec<&Answer> = ending.answers.iter().filter(differs).collect();
+    all.len() == 1 && ours(all[0])
+}
+
+enum Ordered {
+    /// InnoDB has answered as Sluice had when the difference was seen.
+    AsSluiceWas,
+    /// Both sides have answered alike, in another way.
+    Alike,
+    Differs,
 }
 
 fn orders(crowd: &[(usize, usize)]) -> Vec<Vec<(usize, usize)>> {
@@ -66,7 +94,7 @@ fn orders(crowd: &[(usize, usize)]) -> Vec<Vec<(usize, usize)>> {
 }
 
 /// The statements of the crowd are left out where they were, and sent after the last step.
-fn in_order(world: &mut World, ending: &Ending, order: &[(usize, usize)]) -> io::Result<bool> {
+fn in_order(world: &mut World, ending: &Ending, order: &[(usize, usize)]) -> io::Result<Ordered> {
     let last = ending.steps.len();
     let later: Vec<(usize, usize)> = order.iter().copied().filter(|(_, at)| *at < last).collect();
     let stays = |(index, step): (usize, &Step)| {
@@ -81,19 +109,24 @@ fn in_order(world: &mut World, ending: &Ending, order: &[(usize, usize)]) -> io:
     world.empty()?;
     let mut runner = Runner::new(world, sessions(&ending.steps))?;
     let mut replies: Replies = Vec::new();
+    let mut differs = false;
     for (index, step) in steps.iter().enumerate() {
         let stepped = runner.step(step)?;
         let is_last = index + 1 == steps.len();
-        if matches!(stepped, Stepped::Parted) || matches!(stepped, Stepped::Differs(_)) && !is_last
-        {
-            return Ok(false);
+        differs = matches!(stepped, Stepped::Parted | Stepped::Differs(_));
+        if matches!(stepped, Stepped::Parted) || differs && !is_last {
+            return Ok(Ordered::Differs);
         }
         if index + 1 >= before {
             take(&mut replies, &runner.books.answers);
         }
     }
     let images = runner.books.look(&mut runner.control, SIDES[1]);
-    Ok(same(ending, &replies) && same_tables(&ending.images, &images))
+    Ok(match same(ending, &replies) && same_tables(&ending.images, &images) {
+        true => Ordered::AsSluiceWas,
+        false if differs => Ordered::Differs,
+        false => Ordered::Alike,
+    })
 }
 
 /// The newest answer of each session, on InnoDB.

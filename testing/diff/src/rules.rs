@@ -15,8 +15,8 @@ pub struct Rule {
 /// The reasons, for the help text.
 pub fn reasons() -> String {
     let all = RULES.iter().chain([
-        &VICTIM, &WIDER, &UNJUDGED, &FURTHER, &PREPARED, &ELSEWHERE, &PLAN, &ORDER, &LATER, &SCAN,
-        &SORT,
+        &VICTIM, &WIDER, &UNJUDGED, &FURTHER, &PREPARED, &ELSEWHERE, &PLAN, &ORDER, &WOKEN, &LATER,
+        &SCAN, &SORT,
     ]);
     all.map(|r| format!("  {}: {}\n", r.id, r.reason)).collect()
 }
@@ -58,7 +58,8 @@ pub const RULES: [Rule; 6] = [
     Rule {
         id: "error-shown-again",
         reason: "InnoDB: the error of a statement is among its warnings more than once, since the \
-                 server reports it again; Sluice shows it once. The other warnings are the same",
+                 server reports it again; Sluice shows it once, but a kill in a range twice. The \
+                 other warnings are the same",
         matches: error_shown_again,
     },
 ];
@@ -120,6 +121,14 @@ pub const PLAN: Rule = Rule {
     matches: |_| false,
 };
 
+pub const WOKEN: Rule = Rule {
+    id: "deadlock-of-woken",
+    reason:
+        "one step has set several statements to work at once, and they met in a deadlock in Sluice; sent \
+             one after another, in every order, both engines answer alike",
+    matches: |_| false,
+};
+
 pub const ORDER: Rule = Rule {
     id: "order-of-woken",
     reason:
@@ -161,6 +170,7 @@ pub const SORT: Rule = Rule {
 };
 
 const OUT_OF_RESOURCES: u16 = 1041;
+pub const INTERRUPTED: u16 = 1317;
 const LOCK_WAIT: u16 = 1205;
 pub const DEADLOCK: u16 = 1213;
 
@@ -261,8 +271,9 @@ fn out_of_memory(seen: &Observation) -> bool {
 
 fn error_shown_again(seen: &Observation) -> bool {
     let ((ours, others), (theirs, their_others)) = (own_error(seen.sluice), own_error(seen.innodb));
-    let alike = ours == 1 && theirs > 1 && others == their_others;
-    seen.kind == Kind::Warnings && seen.sluice.error_code() != 0 && alike
+    let code = seen.sluice.error_code();
+    let again = ours == 1 && theirs > 1 || (ours, theirs, code) == (2, 1, INTERRUPTED);
+    seen.kind == Kind::Warnings && code != 0 && again && others == their_others
 }
 
 fn duplicate_of_copy(seen: &Observation) -> bool {

@@ -5,9 +5,7 @@ use crate::compare::{compare, Difference, Kind};
 use crate::mistakes;
 use crate::orders::{explain, Ending};
 use crate::plans;
-use crate::rules::{
-    Counts, Met, ELSEWHERE, FURTHER, ORDER, PLAN, PREPARED, UNJUDGED, VICTIM, WIDER,
-};
+use crate::rules::{Counts, Met, ELSEWHERE, FURTHER, PLAN, PREPARED, UNJUDGED, VICTIM, WIDER};
 use crate::script::{Action, Step};
 use crate::session::{Direct, Outcome, Session, SIDES};
 use crate::verify;
@@ -125,8 +123,7 @@ impl<'w> Runner<'w> {
     }
 
     fn run_step(&mut self, step: &Step) -> io::Result<Stepped> {
-        self.books.begin_step();
-        self.books.waiting = self.waiting();
+        self.books.begin_step(self.waiting());
         match &step.action {
             Action::Sql(_) if self.waits(step.session) => Ok(Stepped::Skipped),
             Action::Sql(sql) if self.takes_another_path(sql) => {
@@ -450,9 +447,12 @@ impl<'w> Runner<'w> {
         Stepped::Differs(Box::new(found))
     }
 
-    /// Ends every transaction and compares the tables. Sessions that wait are killed first.
+    /// Ends every transaction and compares the tables. Sessions that wait are killed first, the newest
+    /// statement before those that it waits for: none may go on.
     pub fn finish(&mut self) -> io::Result<Option<Difference>> {
-        for at in 0..self.sessions() {
+        let mut all: Vec<usize> = (0..self.sessions()).collect();
+        all.sort_by_key(|at| std::cmp::Reverse(self.books.issued[*at]));
+        for at in all {
             self.kill(at);
             for side in 0..2 {
                 let open = self.asked[at][side].take().is_some();
@@ -500,8 +500,9 @@ pub fn run_script(
         counts.merge(&runner.counts);
         ended
     };
-    if found.is_some() && explain(world, &ending)? {
-        counts.add(ORDER.id);
+    let rule = if found.is_some() { explain(world, &ending)? } else { None };
+    if let Some(rule) = rule {
+        counts.add(rule);
         return Ok(None);
     }
     Ok(found)
