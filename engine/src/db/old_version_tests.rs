@@ -388,6 +388,64 @@ fn a_key_that_came_again_shows_nothing_of_its_life_before() {
     assert_is(&mut reader, &table, &Model::from([(apart(0).id, apart(0))]), "behind the purge");
 }
 
+/// A transaction's versions are moved while it is open, then it is rolled back, reverted and
+/// forgotten. What was moved is no part of any chain, even if no sweep has come yet.
+#[test]
+fn moved_versions_of_a_rolled_back_transaction_are_seen_by_nobody() {
+    let os = SimOs::new(4);
+    let engine = open(&os).unwrap();
+    engine.create_table(TABLE, spec()).unwrap();
+    let table = engine.table(TABLE).unwrap().unwrap();
+    let (mut writer, mut failed, mut reader) = (engine.begin(1), engine.begin(2), engine.begin(3));
+    let of = |n: u16, filler: usize| Row { filler, ..apart(n) };
+    let change = |trx: &mut Trx, n: u16, old: usize, new: usize| {
+        let (old, new) = (of(n, old).images(), of(n, new).images());
+        old.with(|o| new.with(|n| trx.update(&table, o, n))).unwrap();
+    };
+    let log_moves_on = |writer: &mut Trx| {
+        let end = engine.wal.end().0 + 2 * CAPACITY_BYTES;
+        for turn in 0.. {
+            change(writer, 0, 300 + turn % 2, 301 - turn % 2);
+            writer.commit(true).unwrap();
+            if let Some(target) = engine.move_target() {
+                engine.ctx.move_step(target, &engine.sweep).unwrap();
+            }
+            if turn % 50 == 0 {
+                engine.checkpoint_now().unwrap();
+                engine.release_log();
+                while engine.wal.prepare_step().unwrap() {}
+            }
+            if turn % 2 == 1 && engine.wal.end().0 > end {
+                return;
+            }
+        }
+    };
+    of(0, 300).images().with(|w| writer.insert(&table, w)).unwrap();
+    writer.commit(true).unwrap();
+    reader.open_snapshot();
+    // An id below all that the snapshot does not see: so the horizon passes it.
+    of(2, 300).images().with(|w| failed.insert(&table, w)).unwrap();
+    of(1, 300).images().with(|w| writer.insert(&table, w)).unwrap();
+    writer.commit(true).unwrap();
+    change(&mut failed, 1, 300, 305);
+    change(&mut failed, 1, 305, 306);
+    log_moves_on(&mut writer);
+    failed.rollback();
+    while engine.ctx.revert_step(100).unwrap() {}
+    engine.ctx.table.advance_horizon();
+    let reverted = engine.wal.end();
+    change(&mut writer, 1, 300, 301);
+    writer.commit(true).unwrap();
+    change(&mut writer, 1, 301, 302);
+    writer.commit(true).unwrap();
+    let changed = engine.wal.end();
+    log_moves_on(&mut writer);
+    assert!(engine.wal.oldest() > changed, "the chain ends below the log");
+    let left = engine.ctx.old.all_below(table.gates[0].id(), &of(1, 0).id.to_be_bytes(), reverted);
+    assert!(!left.unwrap().is_empty(), "what was moved is there");
+    assert_is(&mut reader, &table, &Model::from([(of(0, 0).id, of(0, 300))]), "old snapshot");
+}
+
 /// A transaction stays open across many checkpoints, its first records moved, and power fails.
 fn hold_and_crash(seed: u64) {
     let os = SimOs::new(seed);

@@ -13,7 +13,7 @@
 //!    The writer's state is read before the snapshots are listed: a snapshot taken later sees
 //!    every commit until then.
 //! 3. Versions between two needed ones of a key are not kept. A reader whose next version is
-//!    missing goes on with the next older one of that key ([`OldVersions::below`]); if there is none, and
+//!    missing goes on with the next older one of that key (`Session::kept_below`); if there is none, and
 //!    the newest version still stands, its snapshot sees nothing there. So a first version is kept only
 //!    while there are older ones, of a life of the key that was purged: it keeps them out of the chain.
 //! 4. A delete mark below which no snapshot sees anything goes with its entry, however old the
@@ -236,7 +236,7 @@ impl OldVersions {
         Ok(Some(VersionRecord::new(TreeId(tree), &note)))
     }
 
-    /// The newest moved version of `key` that is older than `lsn`.
+    /// The newest moved version of `key` that is older than `lsn`, settled or not.
     pub(crate) fn below(
         &self,
         tree: TreeId,
@@ -262,7 +262,7 @@ impl OldVersions {
         Ok(all)
     }
 
-    fn next_below(
+    pub(crate) fn next_below(
         &self,
         tree: TreeId,
         key: &[u8],

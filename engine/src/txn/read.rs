@@ -9,8 +9,9 @@
 
 use super::session::Session;
 use super::trees::TreeGate;
+use super::version::VersionRecord;
 use super::{Enqueued, Granted, Isolation, Mode, Ticket, TxnState};
-use crate::base::{EntryHeader, Error, Result, TreeId, TxnId};
+use crate::base::{EntryHeader, Error, Lsn, Result, TreeId, TxnId};
 use std::ops::Bound;
 
 /// How often a read looks again at one and the same version before it says that it is stuck.
@@ -125,7 +126,7 @@ impl Session {
                 // Not kept because no snapshot lies between it and its neighbours: the next
                 // older one that was kept leads on.
                 Err(Error::NotRetained) => {
-                    match self.ctx.old.below(gate.id(), key, header.lsn)? {
+                    match self.kept_below(view, gate, key, header.lsn)? {
                         Some(older) => older,
                         // Below the log everything that this snapshot sees was kept.
                         None if self.ctx.stands(gate, key, head)? => return Ok(None),
@@ -148,6 +149,26 @@ impl Session {
             }
             header = older;
         }
+    }
+
+    /// The next version below `lsn` that was kept, of which the snapshot sees nothing. One that it
+    /// sees is not in the chain: what replaced it there would have been kept, and found first. It was
+    /// moved before its writer was rolled back, and ids that are reverted and forgotten count as seen.
+    fn kept_below(
+        &self,
+        view: View,
+        gate: &TreeGate,
+        key: &[u8],
+        lsn: Lsn,
+    ) -> Result<Option<VersionRecord>> {
+        let mut at = lsn;
+        while let Some((older, record)) = self.ctx.old.next_below(gate.id(), key, at)? {
+            if view.dirty || !self.sees(record.txn) {
+                return Ok(Some(record));
+            }
+            at = older;
+        }
+        Ok(None)
     }
 
     /// The payload that the snapshot sees under `key`.
