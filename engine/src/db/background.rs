@@ -86,16 +86,16 @@ impl Engine {
         if !self.config.background {
             return;
         }
-        let evict_bell = Arc::clone(&self.evict_bell);
+        let evict_bell = Arc::clone(&self.workers.evict_bell);
         self.pool.set_waker(Box::new(move || evict_bell.ring()));
-        let mut threads = self.threads.lock();
+        let mut threads = self.workers.threads.lock();
         for worker in &WORKERS {
             let engine = Arc::downgrade(self);
             let bell = Arc::clone(match worker.name {
-                "sluice-evict" => &self.evict_bell,
-                "sluice-revert" => &self.revert_bell,
-                "sluice-log" => &self.log_bell,
-                _ => &self.bell,
+                "sluice-evict" => &self.workers.evict_bell,
+                "sluice-revert" => &self.workers.revert_bell,
+                "sluice-log" => &self.workers.log_bell,
+                _ => &self.workers.bell,
             });
             let body = move || observe::thread(worker.name, || run(&engine, &bell, worker));
             match sync::spawn(worker.name, body) {
@@ -125,9 +125,9 @@ impl Engine {
         while self.wal.prepare_step()? {}
         self.wal.write_step()?;
         let now = self.os.now_ns();
-        let last = self.last_log_flush_ns.load(Ordering::Relaxed);
+        let last = self.workers.last_log_flush_ns.load(Ordering::Relaxed);
         if now.saturating_sub(last) >= 1_000_000_000 {
-            self.last_log_flush_ns.store(now, Ordering::Relaxed);
+            self.workers.last_log_flush_ns.store(now, Ordering::Relaxed);
             self.flush_log()?;
         }
         Ok(Next::Idle)
@@ -172,7 +172,7 @@ impl Engine {
 
     fn wants_checkpoint(&self) -> bool {
         let redo = self.redo_bytes();
-        let is_free = self.pace.lock().is_free(self.pace_point());
+        let is_free = self.checkpoints.pace.lock().is_free(self.pace_point());
         if is_free || redo >= self.log_capacity() / 100 * CHECKPOINT_PERCENT {
             return true;
         }
@@ -186,7 +186,7 @@ impl Engine {
 
     /// Whether anything was logged since the last checkpoint but the checkpoint itself.
     fn has_news(&self) -> bool {
-        self.wal.stats().records > self.records_at_checkpoint.load(Ordering::Relaxed)
+        self.wal.stats().records > self.checkpoints.records.load(Ordering::Relaxed)
     }
 
     fn redo_worker_step(&self) -> Result<Next> {
@@ -290,7 +290,7 @@ fn run(engine: &Weak<Engine>, bell: &Bell, worker: &Worker) {
     let mut last_error_ns: Option<u64> = None;
     let mut rings_seen = 0;
     while let Some(engine) = engine.upgrade() {
-        if engine.stopped.load(Ordering::SeqCst) {
+        if engine.workers.stopped.load(Ordering::SeqCst) {
             return;
         }
         let idle = match (worker.step)(&engine) {

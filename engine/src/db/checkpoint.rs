@@ -12,7 +12,8 @@
 //!    switches the superblock.
 //! 6. Log segments go that nobody needs. Both superblock slots name this checkpoint by then.
 
-use super::engine::{CheckpointState, Engine};
+use super::checkpoints::CheckpointState;
+use super::engine::Engine;
 use super::note::{CheckpointNote, OpenNote, OpenState, PurgeNote};
 use super::pace::Pace;
 use crate::base::{Lsn, Result};
@@ -48,7 +49,7 @@ impl Engine {
     }
 
     fn checkpoint_with(&self, writeback: bool) -> Result<()> {
-        let one_at_a_time = self.checkpointing.lock();
+        let one_at_a_time = self.checkpoints.turn.lock();
         if writeback {
             self.finish_redo()?;
             let target = self.wal.end();
@@ -59,7 +60,7 @@ impl Engine {
         }
         let pace = Pace::begin(self.pace_point());
         self.write_checkpoint()?;
-        *self.pace.lock() = pace;
+        *self.checkpoints.pace.lock() = pace;
         drop(one_at_a_time);
         if writeback {
             self.note_checkpoint();
@@ -72,8 +73,8 @@ impl Engine {
     fn write_checkpoint(&self) -> Result<()> {
         let note = self.checkpoint_note()?;
         self.store.checkpoint(&note.encode(), &mut |_| self.flush_log())?;
-        *self.checkpoint.lock() = CheckpointState::of(&note);
-        self.redo_from.store(note.redo_from.0, Ordering::Relaxed);
+        *self.checkpoints.state.lock() = CheckpointState::of(&note);
+        self.checkpoints.redo_from.store(note.redo_from.0, Ordering::Relaxed);
         Ok(())
     }
 
@@ -87,12 +88,12 @@ impl Engine {
         let mut note = CheckpointNote {
             scan_from: redo_from,
             redo_from,
-            catalog_root: self.catalog_root,
+            catalog_root: self.schema.catalog_root,
             old_versions_root: self.old_versions_root,
             next_txn: self.ctx.table.next_id().0,
             next_page: self.env.next_page().0,
-            next_tree: u64::from(self.next_tree.load(Ordering::SeqCst)),
-            next_table: self.next_table.load(Ordering::SeqCst),
+            next_tree: u64::from(self.schema.next_tree.load(Ordering::SeqCst)),
+            next_table: self.schema.next_table.load(Ordering::SeqCst),
             ..CheckpointNote::default()
         };
         let open = self.ctx.registry.list().into_iter();
@@ -113,7 +114,7 @@ impl Engine {
         // Behind the purge's items: those that left it because they were moved lie below. What was
         // moved is in the log, which is flushed below.
         note.moved_to = self.ctx.old.moved_to();
-        for table in self.tables.read().values() {
+        for table in self.schema.tables.read().values() {
             note.counters.push((table.id(), table.autoinc_kept()));
         }
         note.bad_pages = self.pool.given_up();
@@ -147,7 +148,7 @@ impl Engine {
         // Makes the pins of snapshots to come exact.
         self.ctx.table.oldest_needed_lsn();
         let low = match planted::is(Bug::LogSegmentFreedEarly) {
-            true => Some(self.checkpoint.lock().redo_from),
+            true => Some(self.checkpoints.state.lock().redo_from),
             false => self.log_pins().iter().map(|pin| pin.1).min(),
         };
         if let Some(low) = low {
@@ -158,7 +159,7 @@ impl Engine {
 
     /// What keeps log, each with the first position that it needs.
     pub(crate) fn log_pins(&self) -> Vec<(&'static str, Lsn)> {
-        let mut state = *self.checkpoint.lock();
+        let mut state = *self.checkpoints.state.lock();
         if planted::is(Bug::MovedLogFreedEarly) {
             state.moved_to = self.ctx.old.moved_to();
             state.needs_from = state.needs_from.max(state.moved_to.min(state.redo_from));

@@ -117,7 +117,7 @@ impl Engine {
     fn owner_of(&self, page: PageId) -> Option<String> {
         let given_up = self.pool.given_up().into_iter().find(|bad| bad.0 == page).map(|bad| bad.1);
         let tree = given_up.or_else(|| self.store.tree_of(page))?;
-        let tables = self.tables.read();
+        let tables = self.schema.tables.read();
         let table = tables.values().find(|t| t.def.trees().any(|i| i.tree == tree))?;
         let part = match table.def.indexes.iter().position(|i| i.tree == tree) {
             Some(0) => "rows".to_owned(),

@@ -59,26 +59,26 @@ impl Engine {
         is_temporary: bool,
     ) -> Result<()> {
         self.admit(Purpose::Add, killed)?;
-        let _ddl = self.ddl.lock();
-        if self.tables.read().contains_key(name) {
+        let _ddl = self.schema.ddl.lock();
+        if self.schema.tables.read().contains_key(name) {
             return Err(Error::Exists);
         }
         let def = self.new_trees(spec)?;
         let mut session = self.system_session();
-        let made = self.catalog.insert(&mut session, name, &def);
+        let made = self.schema.catalog.insert(&mut session, name, &def);
         let end = self.commit_ddl(session, made).inspect_err(|_| self.forget_trees(&def))?;
         let autoinc = def.autoinc_start;
         let table = self.table_from_def(name, def, self.created(is_temporary), {
             Counters::new(autoinc, HiddenKey::first()).temporary(is_temporary)
         })?;
-        self.tables.write().insert(name.to_owned(), table);
+        self.schema.tables.write().insert(name.to_owned(), table);
         self.wal.flush_to(end).inspect_err(|_| drop(self.drop_logged(name)))
     }
 
     /// `false`: there was none.
     pub fn drop_table(&self, name: &str) -> Result<bool> {
         self.check_running()?;
-        let _ddl = self.ddl.lock();
+        let _ddl = self.schema.ddl.lock();
         match self.drop_logged(name)? {
             Some(end) => self.wal.flush_to(end).map(|()| true),
             None => Ok(false),
@@ -87,17 +87,18 @@ impl Engine {
 
     /// Answers what is to be flushed, if there was such a table.
     fn drop_logged(&self, name: &str) -> Result<Option<Lsn>> {
-        let Some(table) = self.tables.read().get(name).cloned() else { return Ok(None) };
+        let Some(table) = self.schema.tables.read().get(name).cloned() else { return Ok(None) };
         let mut session = self.system_session();
         let removed = self
+            .schema
             .catalog
             .remove(&mut session, name)
-            .and_then(|()| self.catalog.remove_statistics(&mut session, &table.def));
+            .and_then(|()| self.schema.catalog.remove_statistics(&mut session, &table.def));
         let end = self.commit_ddl(session, removed)?;
         if planted::is(Bug::DropNotInMemory) {
             self.wal.flush_to(end)?;
         }
-        self.tables.write().remove(name);
+        self.schema.tables.write().remove(name);
         table.retire();
         self.drop_trees(table.def.trees().map(|index| index.tree).collect());
         Ok(Some(end))
@@ -114,25 +115,26 @@ impl Engine {
             Err(Error::Interrupted) if was_killed => {}
             other => other?,
         }
-        let _ddl = self.ddl.lock();
+        let _ddl = self.schema.ddl.lock();
         let end = self.rename_logged(from, to)?;
         self.wal.flush_to(end).inspect_err(|_| drop(self.rename_logged(to, from)))
     }
 
     /// Answers what is to be flushed.
     fn rename_logged(&self, from: &str, to: &str) -> Result<Lsn> {
-        let table = self.tables.read().get(from).cloned().ok_or(Error::NotFound)?;
-        if self.tables.read().contains_key(to) {
+        let table = self.schema.tables.read().get(from).cloned().ok_or(Error::NotFound)?;
+        if self.schema.tables.read().contains_key(to) {
             return Err(Error::Exists);
         }
         let mut session = self.system_session();
         let renamed = self
+            .schema
             .catalog
             .remove(&mut session, from)
-            .and_then(|()| self.catalog.insert(&mut session, to, &table.def));
+            .and_then(|()| self.schema.catalog.insert(&mut session, to, &table.def));
         let end = self.commit_ddl(session, renamed)?;
         let renamed = Arc::new(table.renamed(to));
-        let mut tables = self.tables.write();
+        let mut tables = self.schema.tables.write();
         tables.remove(from);
         tables.insert(to.to_owned(), renamed);
         Ok(end)
@@ -150,8 +152,8 @@ impl Engine {
         autoinc_start: u64,
     ) -> Result<()> {
         self.admit(Purpose::Delete, killed)?;
-        let _ddl = self.ddl.lock();
-        let old = self.tables.read().get(name).cloned().ok_or(Error::NotFound)?;
+        let _ddl = self.schema.ddl.lock();
+        let old = self.schema.tables.read().get(name).cloned().ok_or(Error::NotFound)?;
         let indexes = old.def.indexes.iter().map(|i| IndexSpec { unique: i.unique }).collect();
         let def = self.new_trees(TableSpec {
             indexes,
@@ -161,15 +163,16 @@ impl Engine {
         })?;
         let mut session = self.system_session();
         let replaced = self
+            .schema
             .catalog
             .replace(&mut session, name, &def)
-            .and_then(|()| self.catalog.remove_statistics(&mut session, &old.def));
+            .and_then(|()| self.schema.catalog.remove_statistics(&mut session, &old.def));
         let end = self.commit_ddl(session, replaced).inspect_err(|_| self.forget_trees(&def))?;
         let is_temporary = old.counters.is_temporary;
         let table = self.table_from_def(name, def, self.created(is_temporary), {
             Counters::new(autoinc_start, HiddenKey::first()).temporary(is_temporary)
         })?;
-        self.tables.write().insert(name.to_owned(), table);
+        self.schema.tables.write().insert(name.to_owned(), table);
         old.retire();
         self.drop_trees(old.def.trees().map(|index| index.tree).collect());
         self.wal.flush_to(end)
@@ -177,11 +180,11 @@ impl Engine {
 
     pub fn table(&self, name: &str) -> Result<Option<Arc<Table>>> {
         self.check_running()?;
-        Ok(self.tables.read().get(name).cloned())
+        Ok(self.schema.tables.read().get(name).cloned())
     }
 
     pub fn table_names(&self) -> Vec<String> {
-        let mut names: Vec<String> = self.tables.read().keys().cloned().collect();
+        let mut names: Vec<String> = self.schema.tables.read().keys().cloned().collect();
         names.sort();
         names
     }
@@ -224,7 +227,7 @@ impl Engine {
         let long_values = self.new_tree(true)?;
         let compression = spec.compression.unwrap_or(self.config.compression);
         Ok(TableDef {
-            id: self.next_table.fetch_add(1, Ordering::SeqCst),
+            id: self.schema.next_table.fetch_add(1, Ordering::SeqCst),
             indexes,
             long_values,
             autoinc_start: spec.autoinc_start,
@@ -234,7 +237,7 @@ impl Engine {
     }
 
     fn new_tree(&self, unique: bool) -> Result<IndexDef> {
-        let id = TreeId(self.next_tree.fetch_add(1, Ordering::SeqCst));
+        let id = TreeId(self.schema.next_tree.fetch_add(1, Ordering::SeqCst));
         let tree = Tree::create(Arc::clone(&self.env), id)?;
         let root = tree.root();
         self.ctx.trees.add(tree);
@@ -261,13 +264,13 @@ impl Engine {
             true => Lsn::ZERO,
             false => self.wal.append(RECORD_DROP_TREES, &[&payload]).end,
         };
-        self.dropped_trees.lock().extend(ids.into_iter().map(|id| (id, logged)));
+        self.schema.dropped_trees.lock().extend(ids.into_iter().map(|id| (id, logged)));
         self.wake_background();
     }
 
     /// Frees some pages of dropped trees. Answers whether any are left.
     pub(crate) fn free_dropped_step(&self) -> Result<bool> {
-        let Some((id, logged)) = self.dropped_trees.lock().last().copied() else {
+        let Some((id, logged)) = self.schema.dropped_trees.lock().last().copied() else {
             return Ok(false);
         };
         self.wal.flush_to(logged)?;
@@ -275,8 +278,8 @@ impl Engine {
         self.pool.forget_owed(id);
         self.pool.forget_given_up(id);
         if self.store.free_tree_step(id, FREE_PAGES_PER_STEP) {
-            self.dropped_trees.lock().retain(|(other, _)| *other != id);
+            self.schema.dropped_trees.lock().retain(|(other, _)| *other != id);
         }
-        Ok(!self.dropped_trees.lock().is_empty())
+        Ok(!self.schema.dropped_trees.lock().is_empty())
     }
 }

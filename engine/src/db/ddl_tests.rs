@@ -62,7 +62,7 @@ pub(super) fn commits(engine: &Engine) {
 
 /// Logs without asking for room, until at most `left` bytes are left in the last segment.
 fn fill_log(engine: &Engine, left: u64) {
-    let Some(table) = engine.tables.read().values().next().cloned() else { return };
+    let Some(table) = engine.schema.tables.read().values().next().cloned() else { return };
     let mut next = table.autoinc_peek();
     while engine.wal.room_bytes() > left {
         next += 1;

@@ -1,13 +1,14 @@
 //! The engine: everything that is open, and who waits for what.
 
-use super::bell::Bell;
 use super::callbacks::Killed;
+use super::checkpoints::{CheckpointState, Checkpoints};
 use super::config::{Config, FlushAtCommit, Host};
 use super::lease::{Lease, Purpose};
-use super::pace::{Pace, Point};
+use super::pace::Point;
 use super::recalculation::Recalculation;
-use super::table::Table;
+use super::schema::Schema;
 use super::unreadable::Unreadable;
+use super::workers::Workers;
 use crate::base::{Error, Lsn, PageId, Result};
 use crate::binlog::Binlog;
 use crate::btree;
@@ -16,13 +17,13 @@ use crate::catalog::Catalog;
 use crate::os::observe::{self, Wait};
 use crate::os::planted::{self, Bug};
 use crate::os::rank::Rank;
-use crate::os::sync::{condition, Condvar, JoinHandle, Mutex, Ranked, RwLock};
+use crate::os::sync::{Mutex, Ranked, RwLock};
 use crate::os::Os;
 use crate::store::Store;
 use crate::txn::{Context, Open, Owner, Session, Sweep};
 use crate::wal::Wal;
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicU8, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -44,16 +45,6 @@ pub(crate) struct Detached {
     pub owner: Arc<Owner>,
 }
 
-/// Where the last checkpoints stand.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct CheckpointState {
-    /// Below it, recovery from this checkpoint reads nothing: not to scan, to revert or to purge.
-    pub needs_from: Lsn,
-    pub redo_from: Lsn,
-    /// Versions needed below it are in the tree of old versions, and durable there.
-    pub moved_to: Lsn,
-}
-
 pub struct Engine {
     pub(crate) config: Config,
     pub(crate) host: Arc<dyn Host>,
@@ -63,49 +54,21 @@ pub struct Engine {
     pub(crate) pool: Arc<Pool>,
     pub(crate) env: Arc<btree::Env>,
     pub(crate) ctx: Arc<Context>,
-    pub(crate) catalog: Catalog,
-    pub(crate) catalog_root: PageId,
+    pub(crate) schema: Schema,
     pub(crate) old_versions_root: PageId,
     pub(crate) sweep: Mutex<Sweep>,
     pub(crate) recalculation: Recalculation,
-    pub(crate) tables: RwLock<HashMap<String, Arc<Table>>>,
-    /// One DDL statement at a time.
-    pub(crate) ddl: Mutex<()>,
-    pub(crate) next_tree: AtomicU32,
-    pub(crate) next_table: AtomicU64,
-    /// One checkpoint at a time.
-    pub(crate) checkpointing: Mutex<()>,
-    pub(crate) checkpoint: Mutex<CheckpointState>,
+    pub(crate) checkpoints: Checkpoints,
+    pub(crate) workers: Workers,
     pub(crate) binlog: Arc<Binlog>,
-    /// The redo point of the last checkpoint, for those who wait for room in the log.
-    pub(crate) redo_from: AtomicU64,
     pub(crate) log_capacity_bytes: AtomicU64,
     flush_at_commit: AtomicU8,
     sessions: Mutex<HashMap<u64, Weak<Owner>>>,
     pub(crate) prepared: Mutex<HashMap<Vec<u8>, Detached>>,
-    /// Trees of dropped tables whose pages are not all free yet, and the end of the log record
-    /// that must be durable before.
-    pub(crate) dropped_trees: Mutex<Vec<(crate::base::TreeId, Lsn)>>,
-    pub(crate) stopped: AtomicBool,
-    pub(crate) bell: Arc<Bell>,
-    /// Of the worker that evicts: misses ring it often.
-    pub(crate) evict_bell: Arc<Bell>,
-    /// Of the worker that takes back what was rolled back.
-    pub(crate) revert_bell: Arc<Bell>,
-    /// Of the worker that writes the log ahead, and the log's end when it was last rung.
-    pub(crate) log_bell: Arc<Bell>,
-    log_rung_at: AtomicU64,
-    pub(crate) last_log_flush_ns: AtomicU64,
-    last_checkpoint_ns: AtomicU64,
-    pub(crate) records_at_checkpoint: AtomicU64,
     pub(crate) lease: Lease,
-    pub(crate) pace: Mutex<Pace>,
-    checkpoint_done: Mutex<()>,
-    room_made: Condvar,
     /// What the error log was told already.
     pub(crate) reported_damage: Mutex<HashSet<String>>,
     pub(crate) unreadable: Unreadable,
-    pub(crate) threads: Mutex<Vec<JoinHandle>>,
     pub(crate) _lock: Box<dyn Send + Sync>,
 }
 
@@ -132,7 +95,6 @@ pub(crate) struct Parts {
 impl Engine {
     pub(crate) fn new(parts: Parts) -> Arc<Engine> {
         Arc::new(Engine {
-            redo_from: AtomicU64::new(parts.checkpoint.redo_from.0),
             log_capacity_bytes: AtomicU64::new(parts.config.log_capacity_bytes),
             flush_at_commit: AtomicU8::new(parts.config.flush_at_commit as u8),
             unreadable: Unreadable::new(Arc::clone(&parts.os), Arc::clone(&parts.store)),
@@ -144,36 +106,25 @@ impl Engine {
             pool: parts.pool,
             env: parts.env,
             ctx: parts.ctx,
-            catalog: parts.catalog,
-            catalog_root: parts.catalog_root,
             old_versions_root: parts.old_versions_root,
             sweep: Mutex::ranked(Rank::Sweep, Sweep::default()),
             recalculation: Recalculation::default(),
-            tables: RwLock::ranked(Rank::Tables, HashMap::new()),
-            ddl: Mutex::ranked(Rank::Ddl, ()),
-            next_tree: AtomicU32::new(parts.next_tree),
-            next_table: AtomicU64::new(parts.next_table),
-            checkpointing: Mutex::ranked(Rank::Checkpointing, ()),
-            checkpoint: Mutex::ranked(Rank::CheckpointState, parts.checkpoint),
+            schema: Schema {
+                catalog: parts.catalog,
+                catalog_root: parts.catalog_root,
+                tables: RwLock::ranked(Rank::Tables, HashMap::new()),
+                ddl: Mutex::ranked(Rank::Ddl, ()),
+                next_tree: AtomicU32::new(parts.next_tree),
+                next_table: AtomicU64::new(parts.next_table),
+                dropped_trees: Mutex::ranked(Rank::DroppedTrees, Vec::new()),
+            },
+            checkpoints: Checkpoints::new(parts.checkpoint),
+            workers: Workers::default(),
             binlog: parts.binlog,
             sessions: Mutex::ranked(Rank::Sessions, HashMap::new()),
             prepared: Mutex::ranked(Rank::Prepared, HashMap::new()),
-            dropped_trees: Mutex::ranked(Rank::DroppedTrees, Vec::new()),
-            stopped: AtomicBool::new(false),
-            bell: Arc::default(),
-            evict_bell: Arc::default(),
-            revert_bell: Arc::default(),
-            log_bell: Arc::default(),
-            log_rung_at: AtomicU64::new(0),
-            last_log_flush_ns: AtomicU64::new(0),
-            last_checkpoint_ns: AtomicU64::new(0),
-            records_at_checkpoint: AtomicU64::new(0),
             lease: Lease::default(),
-            pace: Mutex::ranked(Rank::Pace, Pace::default()),
-            checkpoint_done: Mutex::ranked(Rank::CheckpointDone, ()),
-            room_made: condition(Rank::LogRoomWait),
             reported_damage: Mutex::ranked(Rank::ReportedDamage, HashSet::new()),
-            threads: Mutex::ranked(Rank::Threads, Vec::new()),
             _lock: parts.lock,
         })
     }
@@ -265,24 +216,24 @@ impl Engine {
 
     /// Returns after a checkpoint, at the latest after `slice`.
     pub(crate) fn wait_for_announcement(&self, slice: Duration) {
-        let mut guard = self.checkpoint_done.lock();
-        observe::waiting(Wait::LogRoom, || self.room_made.wait_for(&mut guard, slice));
+        let mut guard = self.checkpoints.done.lock();
+        observe::waiting(Wait::LogRoom, || self.checkpoints.room_made.wait_for(&mut guard, slice));
     }
 
     pub(crate) fn last_checkpoint_ns(&self) -> u64 {
-        self.last_checkpoint_ns.load(Ordering::Relaxed)
+        self.checkpoints.last_ns.load(Ordering::Relaxed)
     }
 
     /// A whole checkpoint is done: the next one of an idle engine is due from here.
     pub(crate) fn note_checkpoint(&self) {
-        self.last_checkpoint_ns.store(self.os.now_ns(), Ordering::Relaxed);
-        self.records_at_checkpoint.store(self.wal.stats().records, Ordering::Relaxed);
+        self.checkpoints.last_ns.store(self.os.now_ns(), Ordering::Relaxed);
+        self.checkpoints.records.store(self.wal.stats().records, Ordering::Relaxed);
     }
 
     /// A checkpoint is done: what it allows may go on.
     pub(crate) fn announce_room(&self) {
-        drop(self.checkpoint_done.lock());
-        self.room_made.notify_all();
+        drop(self.checkpoints.done.lock());
+        self.checkpoints.room_made.notify_all();
     }
 
     pub(crate) fn log_capacity(&self) -> u64 {
@@ -291,7 +242,7 @@ impl Engine {
 
     /// Bytes of log that redo would read now.
     pub(crate) fn redo_bytes(&self) -> u64 {
-        self.wal.end_estimate().0.saturating_sub(self.redo_from.load(Ordering::Relaxed))
+        self.wal.end_estimate().0.saturating_sub(self.checkpoints.redo_from.load(Ordering::Relaxed))
     }
 
     pub(crate) fn pace_point(&self) -> Point {
@@ -301,7 +252,7 @@ impl Engine {
     }
 
     pub(crate) fn check_running(&self) -> Result<()> {
-        if self.stopped.load(Ordering::Relaxed) {
+        if self.workers.stopped.load(Ordering::Relaxed) {
             return Err(Error::Refused("the engine is shut down".into()));
         }
         Ok(())
@@ -338,7 +289,12 @@ impl Engine {
     }
 
     pub(crate) fn wake_background(&self) {
-        for bell in [&self.bell, &self.evict_bell, &self.revert_bell, &self.log_bell] {
+        for bell in [
+            &self.workers.bell,
+            &self.workers.evict_bell,
+            &self.workers.revert_bell,
+            &self.workers.log_bell,
+        ] {
             bell.ring();
         }
     }
@@ -347,22 +303,23 @@ impl Engine {
     /// before it, also that of a bulk load.
     fn write_log_ahead(&self) {
         let end = self.wal.end_estimate().0;
-        let from = self.wal.written_estimate().0.max(self.log_rung_at.load(Ordering::Relaxed));
+        let from =
+            self.wal.written_estimate().0.max(self.workers.log_rung_at.load(Ordering::Relaxed));
         if end.saturating_sub(from) > WRITE_AHEAD_BYTES {
-            self.log_rung_at.store(end, Ordering::Relaxed);
-            self.log_bell.ring();
+            self.workers.log_rung_at.store(end, Ordering::Relaxed);
+            self.workers.log_bell.ring();
         }
     }
 
     /// Stops the background, writes a last checkpoint, and refuses everything from then on.
     pub fn shutdown(&self) -> Result<()> {
-        if self.stopped.load(Ordering::SeqCst) {
+        if self.workers.stopped.load(Ordering::SeqCst) {
             return Ok(());
         }
         let last = self.checkpoint_now();
-        self.stopped.store(true, Ordering::SeqCst);
+        self.workers.stopped.store(true, Ordering::SeqCst);
         self.wake_background();
-        for thread in std::mem::take(&mut *self.threads.lock()) {
+        for thread in std::mem::take(&mut *self.workers.threads.lock()) {
             if !thread.is_current() {
                 thread.join();
             }

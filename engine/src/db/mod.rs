@@ -14,7 +14,7 @@
 //! 5. A table's trees are closed, and the record that says so is durable, before a page of them
 //!    is freed.
 //!
-//! Lock order: `ddl` before `checkpointing` before everything in the rooms below; `checkpoint`,
+//! Lock order: `ddl` before `checkpoints.turn` before everything in the rooms below; `checkpoints.state`,
 //! `tables`, `sessions`, `prepared` and `dropped_trees` are leaves, held for a look-up only.
 
 mod analysis;
@@ -26,6 +26,7 @@ mod check;
 #[cfg(test)]
 mod check_tests;
 mod checkpoint;
+mod checkpoints;
 mod config;
 mod damage;
 #[cfg(test)]
@@ -56,6 +57,7 @@ mod redo;
 #[cfg(test)]
 mod redo_tests;
 mod remembered;
+mod schema;
 #[cfg(test)]
 mod semi_consistent_tests;
 #[cfg(feature = "sim")]
@@ -75,6 +77,7 @@ mod trx;
 mod unreadable;
 #[cfg(test)]
 mod wake_tests;
+mod workers;
 
 pub use crate::binlog::{Binlog, Completion, Decision, Fallback, Setting, Verdict, Write};
 pub use crate::btree::{Direction, RangeEstimate};

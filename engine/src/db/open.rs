@@ -1,8 +1,9 @@
 //! Opening: a new directory, or recovery of what a crash or a shutdown left.
 
 use super::analysis::{Analysis, Outcome, Trace};
+use super::checkpoints::CheckpointState;
 use super::config::{Config, Host, Level};
-use super::engine::{CheckpointState, Engine, Parts};
+use super::engine::{Engine, Parts};
 use super::hidden_key::HiddenKey;
 use super::note::CheckpointNote;
 use super::redo::{catalog_damaged, Redo, RedoTail};
@@ -425,12 +426,12 @@ impl Engine {
         let counters = &analysis.counters;
         let mut tables = HashMap::new();
         let mut newest_table = 0;
-        let load = self.catalog.load(&mut session).map_err(|error| match error {
+        let load = self.schema.catalog.load(&mut session).map_err(|error| match error {
             error if error.is_bad_read() => catalog_damaged(&error),
             other => other,
         });
         // Without statistics there are estimates.
-        let mut statistics = self.catalog.load_statistics(&mut session).unwrap_or_default();
+        let mut statistics = self.schema.catalog.load_statistics(&mut session).unwrap_or_default();
         for (name, def) in load? {
             newest_table = newest_table.max(def.id);
             let autoinc = counters.get(&def.id).copied().unwrap_or(0).max(def.autoinc_start);
@@ -439,8 +440,8 @@ impl Engine {
             tables.insert(name, table);
         }
         session.rollback();
-        self.next_table.fetch_max(newest_table + 1, std::sync::atomic::Ordering::SeqCst);
-        *self.tables.write() = tables;
+        self.schema.next_table.fetch_max(newest_table + 1, std::sync::atomic::Ordering::SeqCst);
+        *self.schema.tables.write() = tables;
         let known = self.ctx.trees.ids();
         // Pages that redo made are not in the store yet.
         let mut orphans = self.store.trees();

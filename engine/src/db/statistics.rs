@@ -103,7 +103,7 @@ impl Engine {
             return None;
         }
         let now_ns = self.os.now_ns();
-        let tables = self.tables.read();
+        let tables = self.schema.tables.read();
         let is_due = |table: &&Arc<Table>| {
             table.key_parts.get().is_some() && table.counters.remembered.is_due(now_ns, INTERVAL_NS)
         };
@@ -125,13 +125,13 @@ impl Engine {
         if table.counters.is_temporary {
             return Ok(());
         }
-        let _ddl = self.ddl.lock();
+        let _ddl = self.schema.ddl.lock();
         self.check_running()?;
         if !table.is_current() {
             return Ok(());
         }
         let mut session = self.system_session();
-        let put = self.catalog.put_statistics(&mut session, table.id(), &statistics);
+        let put = self.schema.catalog.put_statistics(&mut session, table.id(), &statistics);
         let end = self.commit_ddl(session, put)?;
         match flush {
             true => self.wal.flush_to(end),

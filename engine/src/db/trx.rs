@@ -152,7 +152,7 @@ impl Trx {
         let wrote = self.session.has_writes();
         self.session.rollback();
         if wrote {
-            self.engine.revert_bell.ring();
+            self.engine.workers.revert_bell.ring();
         }
     }
 

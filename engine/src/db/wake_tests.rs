@@ -27,7 +27,13 @@ fn open() -> (Arc<Engine>, Arc<Table>) {
 }
 
 fn rings(engine: &Engine) -> [u64; 4] {
-    [&engine.bell, &engine.evict_bell, &engine.log_bell, &engine.revert_bell].map(|b| b.rings())
+    [
+        &engine.workers.bell,
+        &engine.workers.evict_bell,
+        &engine.workers.log_bell,
+        &engine.workers.revert_bell,
+    ]
+    .map(|b| b.rings())
 }
 
 #[test]

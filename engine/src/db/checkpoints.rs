@@ -1,0 +1,47 @@
+//! Where the checkpoints of an engine stand (`checkpoint` makes them).
+
+use super::pace::Pace;
+use crate::base::Lsn;
+use crate::os::rank::Rank;
+use crate::os::sync::{condition, Condvar, Mutex, Ranked};
+use std::sync::atomic::AtomicU64;
+
+/// What the last checkpoints left.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct CheckpointState {
+    /// Below it, recovery from this checkpoint reads nothing: not to scan, to revert or to purge.
+    pub needs_from: Lsn,
+    pub redo_from: Lsn,
+    /// Versions needed below it are in the tree of old versions, and durable there.
+    pub moved_to: Lsn,
+}
+
+pub(crate) struct Checkpoints {
+    /// One at a time.
+    pub turn: Mutex<()>,
+    pub state: Mutex<CheckpointState>,
+    /// The redo point of the last one, for those who wait for room in the log.
+    pub redo_from: AtomicU64,
+    /// When the last whole one ended, and how many records had been logged then.
+    pub last_ns: AtomicU64,
+    pub records: AtomicU64,
+    pub pace: Mutex<Pace>,
+    /// Held for a moment at the end of each, before `room_made` is told.
+    pub done: Mutex<()>,
+    pub room_made: Condvar,
+}
+
+impl Checkpoints {
+    pub fn new(state: CheckpointState) -> Checkpoints {
+        Checkpoints {
+            turn: Mutex::ranked(Rank::Checkpointing, ()),
+            redo_from: AtomicU64::new(state.redo_from.0),
+            state: Mutex::ranked(Rank::CheckpointState, state),
+            last_ns: AtomicU64::new(0),
+            records: AtomicU64::new(0),
+            pace: Mutex::ranked(Rank::Pace, Pace::default()),
+            done: Mutex::ranked(Rank::CheckpointDone, ()),
+            room_made: condition(Rank::LogRoomWait),
+        }
+    }
+}
