@@ -9,7 +9,7 @@ use crate::rules::{Counts, Met, ELSEWHERE, FURTHER, PLAN, PREPARED, UNJUDGED, VI
 use crate::script::{Action, Step};
 use crate::session::{Direct, Outcome, Session, SIDES};
 use crate::verify;
-use crate::waits;
+use crate::waits::{self, Waiter};
 use crate::world::World;
 use std::collections::{BTreeMap, HashSet};
 use std::io;
@@ -375,10 +375,13 @@ impl<'w> Runner<'w> {
             if news {
                 watch = waits::Watch::default();
             }
-            let open = |side: usize| -> Vec<u32> {
+            let open = |side: usize| -> Vec<Waiter> {
                 let is_open =
                     |at: &usize| self.asked[*at][side].is_some() && self.early[*at][side].is_none();
-                (0..self.sessions()).filter(is_open).map(|at| self.pairs[at][side].id).collect()
+                (0..self.sessions())
+                    .filter(is_open)
+                    .map(|at| Waiter::of(&self.pairs[at][side]))
+                    .collect()
             };
             let (sluice, innodb) = (open(0), open(1));
             if sluice.is_empty() && innodb.is_empty() {

@@ -116,6 +116,15 @@ impl Direct {
         self.conn.connection_id()
     }
 
+    /// 0 if the server does not say.
+    fn server_thread(&mut self) -> u32 {
+        let id = self.id();
+        let sql = format!("SELECT TID FROM information_schema.processlist WHERE ID={id}");
+        let outcome = self.run(&sql);
+        let cell = outcome.sets.first().and_then(|set| set.rows.first()?.first()?.clone());
+        cell.and_then(|bytes| String::from_utf8_lossy(&bytes).parse().ok()).unwrap_or(0)
+    }
+
     /// Runs one statement and reads everything that it gives, its warnings too.
     pub fn run(&mut self, sql: &str) -> Outcome {
         let text =
@@ -187,6 +196,8 @@ pub struct Session {
     replies: Receiver<Outcome>,
     thread: Option<JoinHandle<()>>,
     pub id: u32,
+    /// The server's thread, as the kernel names it.
+    pub server_thread: u32,
 }
 
 impl Session {
@@ -194,6 +205,7 @@ impl Session {
         let (requests, inbox) = channel::<String>();
         let (outbox, replies) = channel();
         let id = direct.id();
+        let server_thread = direct.server_thread();
         let body = move || {
             while let Ok(sql) = inbox.recv() {
                 if outbox.send(direct.run(&sql)).is_err() {
@@ -201,7 +213,13 @@ impl Session {
                 }
             }
         };
-        Session { requests: Some(requests), replies, thread: Some(thread::spawn(body)), id }
+        Session {
+            requests: Some(requests),
+            replies,
+            thread: Some(thread::spawn(body)),
+            id,
+            server_thread,
+        }
     }
 
     pub fn send(&self, sql: &str) {

@@ -1,40 +1,56 @@
 //! Which sessions wait. InnoDB counts its waits in a status variable, Sluice names them in
-//! performance_schema, metadata locks are in the process list.
+//! performance_schema, metadata locks are in the process list. And the kernel must say that the thread
+//! sleeps: what has been granted to it, or a deadlock that it looks for, keeps it awake.
 
-use crate::session::Direct;
+use crate::session::{Direct, Session};
+use sluice_rig::sleeper::asleep;
 use std::collections::HashSet;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// Two looks in a row must agree: a deadlock's victim waits for a moment, too.
-const LOOKS: u32 = 2;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(3);
 /// A session that is not known to wait and does not answer for so long counts as waiting.
 const SILENCE: Duration = Duration::from_secs(20);
 
+/// A connection that has not answered, with its thread in the server.
+pub struct Waiter {
+    id: u32,
+    thread: u32,
+}
+
+impl Waiter {
+    pub fn of(session: &Session) -> Waiter {
+        Waiter { id: session.id, thread: session.server_thread }
+    }
+}
+
 #[derive(Default)]
 pub struct Watch {
-    agreed: u32,
+    /// How often each thread had gone to sleep at the last look, where all waited.
+    slept: Option<Vec<u64>>,
     since: Option<Instant>,
 }
 
 impl Watch {
-    /// True once all of these connections are known to wait.
-    pub fn all_wait(&mut self, control: &mut Direct, sluice: &[u32], innodb: &[u32]) -> bool {
+    /// True once all of these connections are known to wait, at two looks in a row and between them.
+    pub fn all_wait(&mut self, control: &mut Direct, sluice: &[Waiter], innodb: &[Waiter]) -> bool {
         let since = *self.since.get_or_insert_with(Instant::now);
         if since.elapsed() > SILENCE {
             return true;
         }
         let known = metadata_waits(control);
-        let rest: Vec<u32> = innodb.iter().copied().filter(|id| !known.contains(id)).collect();
-        let all = innodb_waits(control) >= rest.len() as u64 && {
+        let rest = innodb.iter().filter(|w| !known.contains(&w.id)).count();
+        let all = innodb_waits(control) >= rest as u64 && {
             let rows = sluice_waits(control);
-            sluice.iter().all(|id| known.contains(id) || rows.contains(id))
+            sluice.iter().all(|w| known.contains(&w.id) || rows.contains(&w.id))
         };
-        self.agreed = if all { self.agreed + 1 } else { 0 };
-        if self.agreed >= LOOKS {
+        let sleep_of = |waiter: &Waiter| asleep(waiter.thread);
+        let slept: Option<Vec<u64>> = sluice.iter().chain(innodb).map(sleep_of).collect();
+        let slept = slept.filter(|_| all);
+        if slept.is_some() && slept == self.slept {
             return true;
         }
+        self.slept = slept;
         sleep(BETWEEN_LOOKS);
         false
     }

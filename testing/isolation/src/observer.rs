@@ -12,6 +12,7 @@
 
 use crate::level::Engine;
 use sluice_rig::client::{Answer, Client, Reply};
+use sluice_rig::sleeper::asleep;
 use std::path::Path;
 use std::thread::sleep;
 use std::time::Duration;
@@ -79,20 +80,6 @@ fn waits_in_status(text: &str, id: u32) -> bool {
         .any(|one| one.contains(&mark) && one.lines().any(|line| line.starts_with("LOCK WAIT")))
 }
 
-/// How often the thread has gone to sleep by itself, if it sleeps now.
-fn asleep(thread_id: u32) -> Option<u64> {
-    let text = std::fs::read_to_string(format!("/proc/{thread_id}/status")).ok()?;
-    sleeps(&text)
-}
-
-fn sleeps(status: &str) -> Option<u64> {
-    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
-    if !field("State:")?.trim().starts_with('S') {
-        return None;
-    }
-    field("voluntary_ctxt_switches:")?.trim().parse().ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -107,12 +94,5 @@ mod tests {
         assert!(!waits_in_status(text, 9));
         assert!(waits_in_status(text, 10));
         assert!(!waits_in_status(text, 1));
-    }
-
-    #[test]
-    fn only_a_sleeping_thread_counts() {
-        let status = "Name:\tx\nState:\tS (sleeping)\nvoluntary_ctxt_switches:\t17\n";
-        assert_eq!(sleeps(status), Some(17));
-        assert_eq!(sleeps(&status.replace("S (s", "R (s")), None);
     }
 }

@@ -10,5 +10,6 @@ pub mod client;
 pub mod port;
 pub mod rng;
 pub mod server;
+pub mod sleeper;
 pub mod suite;
 pub mod tool;
