@@ -2,7 +2,7 @@
 //! the log's capacity is written.
 
 use super::*;
-use crate::base::PageId;
+use crate::base::{EntryHeader, Error, PageId};
 use crate::txn::OLD_VERSIONS_TREE;
 
 const SEGMENT_BYTES: u64 = 64 << 10;
@@ -444,6 +444,58 @@ fn moved_versions_of_a_rolled_back_transaction_are_seen_by_nobody() {
     let left = engine.ctx.old.all_below(table.gates[0].id(), &of(1, 0).id.to_be_bytes(), reverted);
     assert!(!left.unwrap().is_empty(), "what was moved is there");
     assert_is(&mut reader, &table, &Model::from([(of(0, 0).id, of(0, 300))]), "old snapshot");
+}
+
+/// Between its look at an entry and its look into the log a reader may sleep. Meanwhile the entry's
+/// writer is rolled back, reverted and forgotten, and its log is gone: what was moved of the key
+/// belongs below the entry that is back, not below the one that the reader has seen.
+#[test]
+fn a_reader_that_comes_from_a_reverted_version_starts_again() {
+    let os = SimOs::new(4);
+    let engine = open(&os).unwrap();
+    engine.create_table(TABLE, spec()).unwrap();
+    let table = engine.table(TABLE).unwrap().unwrap();
+    let (mut writer, mut oldest, mut reader) = (engine.begin(1), engine.begin(2), engine.begin(3));
+    let of = |n: u16, filler: usize| Row { filler, ..apart(n) };
+    let change = |writer: &mut Trx, n: u16, old: usize, new: usize| {
+        let (old, new) = (of(n, old), of(n, new));
+        old.images().with(|o| new.images().with(|n| writer.update(&table, o, n))).unwrap();
+    };
+    for n in 0..2 {
+        of(n, 300).images().with(|w| writer.insert(&table, w)).unwrap();
+    }
+    writer.commit(true).unwrap();
+    oldest.open_snapshot();
+    change(&mut writer, 1, 300, 301);
+    writer.commit(true).unwrap();
+    reader.open_snapshot();
+    change(&mut writer, 1, 301, 302);
+    let (gate, key) = (&table.gates[0], apart(1).id.to_be_bytes());
+    let header = || {
+        let mut found = None;
+        let split = |entry: &[u8]| EntryHeader::split(entry).unwrap().0;
+        gate.tree().get(&key, &mut |entry| found = entry.map(split)).unwrap();
+        found.unwrap()
+    };
+    let seen = header();
+    writer.rollback();
+    for turn in 0.. {
+        change(&mut writer, 0, 300 + turn % 2, 301 - turn % 2);
+        writer.commit(true).unwrap();
+        engine.step().unwrap();
+        if turn % 2 == 1 && engine.wal.oldest() > seen.lsn {
+            break;
+        }
+    }
+    assert!(header() != seen, "it is reverted");
+    let kept = engine.ctx.old.all_below(gate.id(), &key, seen.lsn).unwrap();
+    assert_eq!(kept.len(), 1, "for the oldest snapshot");
+    let view = reader.session.view();
+    let gone = reader.session.older_version(view, gate, &key, seen);
+    assert!(matches!(gone, Err(Error::NotRetained)), "{gone:?}");
+    let rows = |filler| Model::from([(apart(0).id, of(0, 300)), (apart(1).id, of(1, filler))]);
+    assert_is(&mut reader, &table, &rows(301), "the reader");
+    assert_is(&mut oldest, &table, &rows(300), "the oldest snapshot");
 }
 
 /// A transaction stays open across many checkpoints, its first records moved, and power fails.
