@@ -15,8 +15,8 @@ pub struct Rule {
 /// The reasons, for the help text.
 pub fn reasons() -> String {
     let all = RULES.iter().chain([
-        &VICTIM, &WIDER, &UNJUDGED, &FURTHER, &PREPARED, &ELSEWHERE, &PLAN, &ORDER, &WOKEN, &LATER,
-        &SCAN, &SORT,
+        &VICTIM, &WIDER, &UNJUDGED, &COMMITTED, &NUMBERS, &FURTHER, &PREPARED, &ELSEWHERE, &PLAN,
+        &ORDER, &WOKEN, &LATER, &SCAN, &SORT,
     ]);
     all.map(|r| format!("  {}: {}\n", r.id, r.reason)).collect()
 }
@@ -85,6 +85,21 @@ pub const UNJUDGED: Rule = Rule {
     reason:
         "the same, for a statement whose meeting with others is not worked out: an index merge, a \
              second condition, several statements at work at once",
+    matches: |_| false,
+};
+
+/// The two sides cannot be made alike again: the case ends, with each engine's own checks.
+pub const COMMITTED: Rule = Rule {
+    id: "case-ends-committed",
+    reason: "one side alone has run a statement, by a rule about locks, and has committed it",
+    matches: |_| false,
+};
+
+pub const NUMBERS: Rule = Rule {
+    id: "case-ends-numbers",
+    reason:
+        "one side alone has run an INSERT, by a rule about locks, and may have taken AUTO_INCREMENT \
+             values, which no ROLLBACK gives back",
     matches: |_| false,
 };
 

@@ -5,7 +5,9 @@ use crate::compare::{compare, Difference, Kind};
 use crate::mistakes;
 use crate::orders::{explain, Ending};
 use crate::plans;
-use crate::rules::{Counts, Met, ELSEWHERE, FURTHER, PLAN, PREPARED, UNJUDGED, VICTIM, WIDER};
+use crate::rules::{
+    Counts, Met, COMMITTED, ELSEWHERE, FURTHER, NUMBERS, PLAN, PREPARED, UNJUDGED, VICTIM, WIDER,
+};
 use crate::script::{Action, Step};
 use crate::session::{Direct, Outcome, Session, SIDES};
 use crate::verify;
@@ -207,7 +209,8 @@ impl<'w> Runner<'w> {
                 println!("    session {}: rule {rule}", at + 1);
             }
             known = self.answered();
-            if !self.abandon(at)? {
+            if let Some(rule) = self.abandon(at)? {
+                self.counts.add(rule);
                 self.parted = true;
                 return Ok(Stepped::Parted);
             }
@@ -318,11 +321,11 @@ impl<'w> Runner<'w> {
         }
     }
 
-    /// Undoes the session's transaction on both sides, so that they are alike again. False if one
-    /// side has committed already.
-    fn abandon(&mut self, at: usize) -> io::Result<bool> {
+    /// Undoes the session's transaction on both sides, so that they are alike again. Where that is
+    /// not possible, the rule that ends the case.
+    fn abandon(&mut self, at: usize) -> io::Result<Option<&'static str>> {
         if self.early[at].iter().flatten().any(|o| o.lost.is_some()) {
-            return Ok(false);
+            return Err(io::Error::other("a connection is lost"));
         }
         for side in 0..2 {
             let ended = match &self.early[at][side] {
@@ -336,25 +339,25 @@ impl<'w> Runner<'w> {
             let reads =
                 self.asked[at][side].as_deref().is_some_and(|sql| sql.starts_with("SELECT"));
             if ended && !reads {
-                return Ok(false);
+                return Ok(Some(COMMITTED.id));
             }
         }
         let sql = self.asked[at][0].as_deref().unwrap_or("");
         if self.books.takes_numbers(sql) {
-            return Ok(false);
+            return Ok(Some(NUMBERS.id));
         }
         for side in 0..2 {
             if self.asked[at][side].take().is_some() && self.early[at][side].take().is_none() {
                 let id = self.pairs[at][side].id;
                 self.control.run(&format!("KILL QUERY {id}"));
                 if self.pairs[at][side].poll(Duration::from_secs(30)).is_none() {
-                    return Ok(false);
+                    return Err(io::Error::other("a statement that was killed goes on"));
                 }
             }
         }
         self.reconnect(at)?;
         self.books.forget(at);
-        Ok(true)
+        Ok(None)
     }
 
     fn collect(&mut self, session: usize) {
