@@ -59,11 +59,13 @@ pub enum Bug {
     HalfGroupWritten,
     /// Nobody looks at an interval that begins with the key in question.
     EqualKeyNotChecked,
+    /// A change that is undone before its transaction ends leaves the row unlocked.
+    UndoneLetsGo,
 }
 
 #[cfg(feature = "sim")]
 impl Bug {
-    pub const ALL: [Bug; 27] = [
+    pub const ALL: [Bug; 28] = [
         Bug::CommitWithoutFlush,
         Bug::LogWriteNotDurable,
         Bug::CheckpointWithoutStoreSync,
@@ -91,5 +93,6 @@ impl Bug {
         Bug::UnreadForgetsRedo,
         Bug::HalfGroupWritten,
         Bug::EqualKeyNotChecked,
+        Bug::UndoneLetsGo,
     ];
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 const USAGE: &str =
     "usage: sluice-sim run --seeds N [--first S] [--jobs N] [--seconds N] [--trace] [--bug NAME]
            [--profile NAME] [--hashes]
-       sluice-sim planted --seeds N [--jobs N] [--bug NAME]: every bug of os/planted.rs, or
+       sluice-sim planted --seeds N [--jobs N] [--bug NAME]: every bug of os/bug.rs, or
                                    this one, must be found by one of the first N seeds
   --seeds N    run seeds S to S+N-1
   --first S    default 0

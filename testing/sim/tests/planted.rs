@@ -125,6 +125,10 @@ fn equal_key_not_checked() {
     is_found(Bug::EqualKeyNotChecked);
 }
 
+fn undone_lets_go() {
+    is_found(Bug::UndoneLetsGo);
+}
+
 fn main() {
     runner::run(tests![
         commit_without_flush,
@@ -154,5 +158,6 @@ fn main() {
         unread_forgets_redo,
         half_group_written,
         equal_key_not_checked,
+        undone_lets_go,
     ])
 }
