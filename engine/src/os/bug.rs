@@ -45,7 +45,8 @@ pub enum Bug {
     DirtyTooLate,
     /// The redo point does not count the pages whose redo is still owed.
     OwedNotInRedoPoint,
-    /// What was moved of a key before it was purged is in the chain of a later key.
+    /// What was moved of a key before it was purged is in the chain of a later key: the mover does not
+    /// end the chain, and a reader passes over nothing.
     LivesNotKeptApart,
     /// A full table of open files counts as a failed write of the log.
     NoHandlePoisons,
