@@ -225,6 +225,23 @@ impl Books {
         self.prepared.values().any(|used| used.contains(&table))
     }
 
+    /// Is it a plain read at READ UNCOMMITTED of a table that a waiting statement changes?
+    pub fn sees_unfinished(&self, at: usize, sql: &str) -> bool {
+        let table = table_of(sql);
+        let plain =
+            Ask::of(sql).is_some_and(|ask| ask.verb == Verb::Read && ask.exclusive.is_none());
+        (plain || sql.starts_with("SELECT f"))
+            && self.settings[at].level == "READ-UNCOMMITTED"
+            && table.is_some_and(|table| self.is_being_changed(&table))
+    }
+
+    fn is_being_changed(&self, table: &str) -> bool {
+        self.waiting
+            .values()
+            .filter_map(|sql| Ask::of(sql))
+            .any(|ask| ask.table == table && ask.verb != Verb::Read)
+    }
+
     /// Does another session, `at` aside, wait since an earlier step in a statement of this table,
     /// and does no session that does not wait hold a row that is asked for?
     pub fn waits_elsewhere(&self, at: usize, sql: &str) -> bool {
@@ -318,7 +335,7 @@ impl Books {
             return None;
         }
         let differs = |(table, ours): (&String, &Image)| {
-            let theirs = self.images[1].get(table)?;
+            let theirs = self.images[1].get(table).filter(|_| !self.is_being_changed(table))?;
             let sorted = |image: &Image| {
                 let mut rows = image.rows.clone();
                 rows.sort();

@@ -52,7 +52,8 @@ pub fn explain(world: &mut World, ending: &Ending) -> io::Result<Option<&'static
     Ok(again(world, ending)?.then_some(ORDER.id))
 }
 
-/// Is the difference nothing but a deadlock in Sluice, of statements that were set to work at once?
+/// Is the difference nothing but a deadlock in Sluice, of statements that were set to work at once, and DDL
+/// that goes on since the victim has gone?
 fn has_own_victim(ending: &Ending) -> bool {
     let differs = |answer: &&Answer| match &answer.replies {
         [None, None] => false,
@@ -65,7 +66,13 @@ fn has_own_victim(ending: &Ending) -> bool {
         let woken = ending.crowd.iter().any(|(at, _)| *at == answer.session);
         woken && answer.replies[0].as_ref().is_some_and(|o| o.error_code() == DEADLOCK)
     };
-    let all: Vec<&Answer> = ending.answers.iter().filter(differs).collect();
+    // The victim has let go of its metadata locks, too.
+    let follows = |answer: &&Answer| {
+        let ddl = ["ALTER", "TRUNCATE"].iter().any(|w| answer.sql.starts_with(w));
+        ddl && answer.replies[0].as_ref().is_some_and(Outcome::is_ok) && answer.replies[1].is_none()
+    };
+    let all = ending.answers.iter().filter(differs).filter(|answer| !follows(answer));
+    let all: Vec<&Answer> = all.collect();
     all.len() == 1 && ours(all[0])
 }
 

@@ -6,7 +6,8 @@ use crate::mistakes;
 use crate::orders::{explain, Ending};
 use crate::plans;
 use crate::rules::{
-    Counts, Met, COMMITTED, ELSEWHERE, FURTHER, NUMBERS, PLAN, PREPARED, UNJUDGED, VICTIM, WIDER,
+    Counts, Met, COMMITTED, ELSEWHERE, FURTHER, NUMBERS, PLAN, PREPARED, UNFINISHED, UNJUDGED,
+    VICTIM, WIDER,
 };
 use crate::script::{Action, Step};
 use crate::session::{Direct, Outcome, Session, SIDES};
@@ -128,6 +129,10 @@ impl<'w> Runner<'w> {
         self.books.begin_step(self.waiting());
         match &step.action {
             Action::Sql(_) if self.waits(step.session) => Ok(Stepped::Skipped),
+            Action::Sql(sql) if !self.strict && self.books.sees_unfinished(step.session, sql) => {
+                self.counts.add(UNFINISHED.id);
+                Ok(Stepped::Skipped)
+            }
             Action::Sql(sql) if self.takes_another_path(sql) => {
                 self.counts.add(PLAN.id);
                 Ok(Stepped::Skipped)
