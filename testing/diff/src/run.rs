@@ -23,6 +23,9 @@ pub struct Runner<'w> {
     /// By session, then by side.
     pairs: Vec<[Session; 2]>,
     pub control: Direct,
+    /// Its snapshot keeps both engines from purging deleted entries, which would happen at random moments:
+    /// a statement waits for an entry or does not meet it.
+    _history: Option<Direct>,
     pub counts: Counts,
     /// The statement that a session has not had an answer to, by session and side.
     asked: Vec<[Option<String>; 2]>,
@@ -64,10 +67,15 @@ impl<'w> Runner<'w> {
         }
         let mut control = world.control()?;
         control.run("SET SESSION TRANSACTION ISOLATION LEVEL READ UNCOMMITTED");
+        let mut history = (sessions > 1).then(|| world.control()).transpose()?;
+        if let Some(history) = &mut history {
+            history.run("START TRANSACTION WITH CONSISTENT SNAPSHOT");
+        }
         Ok(Runner {
             world,
             pairs,
             control,
+            _history: history,
             counts: Counts::default(),
             asked: vec![[None, None]; sessions],
             early: (0..sessions).map(|_| [None, None]).collect(),
