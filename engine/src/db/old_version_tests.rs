@@ -35,6 +35,37 @@ fn apart(n: u16) -> Row {
     Row { id: 1000 + u32::from(n), plain: 9, unique: 1000 + n, filler: 300 }
 }
 
+/// The row of [`apart`] with another filler.
+fn filled(n: u16, filler: usize) -> Row {
+    Row { filler, ..apart(n) }
+}
+
+fn fill(trx: &mut Trx, table: &Table, n: u16, old: usize, new: usize) {
+    let (old, new) = (filled(n, old).images(), filled(n, new).images());
+    old.with(|old| new.with(|new| trx.update(table, old, new))).unwrap();
+}
+
+/// Updates row 0 until the log has grown by twice its capacity, and leaves the row as it was. Versions
+/// are moved; nothing is swept.
+fn log_moves_on(engine: &Engine, writer: &mut Trx, table: &Table) {
+    let end = engine.wal.end().0 + 2 * CAPACITY_BYTES;
+    for turn in 0.. {
+        fill(writer, table, 0, 300 + turn % 2, 301 - turn % 2);
+        writer.commit(true).unwrap();
+        if let Some(target) = engine.move_target() {
+            engine.ctx.move_step(target, &engine.sweep).unwrap();
+        }
+        if turn % 50 == 0 {
+            engine.checkpoint_now().unwrap();
+            engine.release_log();
+            while engine.wal.prepare_step().unwrap() {}
+        }
+        if turn % 2 == 1 && engine.wal.end().0 > end {
+            return;
+        }
+    }
+}
+
 /// Writes rows of its own and stays open; answers a savepoint in the middle.
 fn stay_open(engine: &Arc<Engine>, table: &Arc<Table>) -> (Trx, Savepoint) {
     let mut trx = engine.begin(50);
@@ -308,9 +339,8 @@ fn rows_younger_than_every_snapshot_are_not_moved_and_not_seen() {
     let mut reader = engine.begin(2);
     reader.open_snapshot();
     let mut writer = engine.begin(1);
-    let of = |n: u16, filler: usize| Row { filler, ..apart(n) };
     for n in 0..ROWS {
-        of(n, 300).images().with(|w| writer.insert(&table, w)).unwrap();
+        filled(n, 300).images().with(|w| writer.insert(&table, w)).unwrap();
         writer.commit(true).unwrap();
     }
     // Each has several versions, most of them below the log in the end.
@@ -318,8 +348,7 @@ fn rows_younger_than_every_snapshot_are_not_moved_and_not_seen() {
     let mut turn = 0;
     while engine.wal.oldest().0 < first_kept.0 + 2 * CAPACITY_BYTES {
         for n in 0..ROWS {
-            let (old, new) = (of(n, 300 + turn % 2), of(n, 300 + (turn + 1) % 2));
-            old.images().with(|o| new.images().with(|n| writer.update(&table, o, n))).unwrap();
+            fill(&mut writer, &table, n, 300 + turn % 2, 300 + (turn + 1) % 2);
             writer.commit(true).unwrap();
             engine.step().unwrap();
         }
@@ -327,7 +356,7 @@ fn rows_younger_than_every_snapshot_are_not_moved_and_not_seen() {
     }
     assert_eq!(engine.ctx.old.stats().moved, 0);
     assert_is(&mut reader, &table, &Model::new(), "old snapshot");
-    let all: Model = (0..ROWS).map(|n| (apart(n).id, of(n, 300 + turn % 2))).collect();
+    let all: Model = (0..ROWS).map(|n| (apart(n).id, filled(n, 300 + turn % 2))).collect();
     assert_is(&mut engine.begin(3), &table, &all, "new snapshot");
 }
 
@@ -340,38 +369,16 @@ fn a_key_that_came_again_shows_nothing_of_its_life_before() {
     engine.create_table(TABLE, spec()).unwrap();
     let table = engine.table(TABLE).unwrap().unwrap();
     let (mut writer, mut oldest) = (engine.begin(1), engine.begin(2));
-    let change = |writer: &mut Trx, n: u16, old: usize, new: usize| {
-        let (old, new) = (Row { filler: old, ..apart(n) }, Row { filler: new, ..apart(n) });
-        old.images().with(|o| new.images().with(|n| writer.update(&table, o, n))).unwrap();
-        writer.commit(true).unwrap();
-    };
-    // Moves, but sweeps nothing.
-    let log_moves_on = |writer: &mut Trx| {
-        let end = engine.wal.end().0 + 2 * CAPACITY_BYTES;
-        for turn in 0.. {
-            change(writer, 0, 300 + turn % 2, 301 - turn % 2);
-            if let Some(target) = engine.move_target() {
-                engine.ctx.move_step(target, &engine.sweep).unwrap();
-            }
-            if turn % 50 == 0 {
-                engine.checkpoint_now().unwrap();
-                engine.release_log();
-                while engine.wal.prepare_step().unwrap() {}
-            }
-            if turn % 2 == 1 && engine.wal.end().0 > end {
-                return;
-            }
-        }
-    };
     for n in 0..2 {
         apart(n).images().with(|w| writer.insert(&table, w)).unwrap();
     }
     writer.commit(true).unwrap();
     oldest.open_snapshot();
-    change(&mut writer, 1, 300, 301);
-    log_moves_on(&mut writer);
+    fill(&mut writer, &table, 1, 300, 301);
+    writer.commit(true).unwrap();
+    log_moves_on(&engine, &mut writer, &table);
     // Seen by everybody, and purged from the log.
-    Row { filler: 301, ..apart(1) }.images().with(|w| writer.delete(&table, w)).unwrap();
+    filled(1, 301).images().with(|w| writer.delete(&table, w)).unwrap();
     writer.commit(true).unwrap();
     drop(oldest);
     while engine.ctx.purge_step(100).unwrap() {}
@@ -380,8 +387,9 @@ fn a_key_that_came_again_shows_nothing_of_its_life_before() {
     apart(1).images().with(|w| writer.insert(&table, w)).unwrap();
     writer.commit(true).unwrap();
     let again = engine.wal.end();
-    change(&mut writer, 1, 300, 301);
-    log_moves_on(&mut writer);
+    fill(&mut writer, &table, 1, 300, 301);
+    writer.commit(true).unwrap();
+    log_moves_on(&engine, &mut writer, &table);
     assert!(engine.wal.oldest() > again, "the chain ends below the log");
     let left = engine.ctx.old.all_below(table.gates[0].id(), &apart(1).id.to_be_bytes(), again);
     assert!(!left.unwrap().is_empty(), "something of the life before is there");
@@ -397,55 +405,38 @@ fn moved_versions_of_a_rolled_back_transaction_are_seen_by_nobody() {
     engine.create_table(TABLE, spec()).unwrap();
     let table = engine.table(TABLE).unwrap().unwrap();
     let (mut writer, mut failed, mut reader) = (engine.begin(1), engine.begin(2), engine.begin(3));
-    let of = |n: u16, filler: usize| Row { filler, ..apart(n) };
-    let change = |trx: &mut Trx, n: u16, old: usize, new: usize| {
-        let (old, new) = (of(n, old).images(), of(n, new).images());
-        old.with(|o| new.with(|n| trx.update(&table, o, n))).unwrap();
-    };
-    let log_moves_on = |writer: &mut Trx| {
-        let end = engine.wal.end().0 + 2 * CAPACITY_BYTES;
-        for turn in 0.. {
-            change(writer, 0, 300 + turn % 2, 301 - turn % 2);
-            writer.commit(true).unwrap();
-            if let Some(target) = engine.move_target() {
-                engine.ctx.move_step(target, &engine.sweep).unwrap();
-            }
-            if turn % 50 == 0 {
-                engine.checkpoint_now().unwrap();
-                engine.release_log();
-                while engine.wal.prepare_step().unwrap() {}
-            }
-            if turn % 2 == 1 && engine.wal.end().0 > end {
-                return;
-            }
-        }
-    };
-    of(0, 300).images().with(|w| writer.insert(&table, w)).unwrap();
+    filled(0, 300).images().with(|w| writer.insert(&table, w)).unwrap();
     writer.commit(true).unwrap();
     // Begun before the snapshot, which does not know later ids.
-    of(2, 300).images().with(|w| failed.insert(&table, w)).unwrap();
+    filled(2, 300).images().with(|w| failed.insert(&table, w)).unwrap();
     let id = failed.id().unwrap();
     reader.open_snapshot();
-    of(1, 300).images().with(|w| writer.insert(&table, w)).unwrap();
+    filled(1, 300).images().with(|w| writer.insert(&table, w)).unwrap();
     writer.commit(true).unwrap();
-    change(&mut failed, 1, 300, 305);
-    change(&mut failed, 1, 305, 306);
-    log_moves_on(&mut writer);
+    fill(&mut failed, &table, 1, 300, 305);
+    fill(&mut failed, &table, 1, 305, 306);
+    log_moves_on(&engine, &mut writer, &table);
     failed.rollback();
     while engine.ctx.revert_step(100).unwrap() {}
     engine.ctx.table.advance_horizon();
     assert!(engine.ctx.table.horizon() > id, "the id is forgotten");
     let reverted = engine.wal.end();
-    change(&mut writer, 1, 300, 301);
+    fill(&mut writer, &table, 1, 300, 301);
     writer.commit(true).unwrap();
-    change(&mut writer, 1, 301, 302);
+    fill(&mut writer, &table, 1, 301, 302);
     writer.commit(true).unwrap();
     let changed = engine.wal.end();
-    log_moves_on(&mut writer);
+    log_moves_on(&engine, &mut writer, &table);
     assert!(engine.wal.oldest() > changed, "the chain ends below the log");
-    let left = engine.ctx.old.all_below(table.gates[0].id(), &of(1, 0).id.to_be_bytes(), reverted);
+    let left =
+        engine.ctx.old.all_below(table.gates[0].id(), &filled(1, 0).id.to_be_bytes(), reverted);
     assert!(!left.unwrap().is_empty(), "what was moved is there");
-    assert_is(&mut reader, &table, &Model::from([(of(0, 0).id, of(0, 300))]), "old snapshot");
+    assert_is(
+        &mut reader,
+        &table,
+        &Model::from([(filled(0, 0).id, filled(0, 300))]),
+        "old snapshot",
+    );
 }
 
 /// Between its look at an entry and its look into the log a reader may sleep. Meanwhile the entry's
@@ -458,20 +449,15 @@ fn a_reader_that_comes_from_a_reverted_version_starts_again() {
     engine.create_table(TABLE, spec()).unwrap();
     let table = engine.table(TABLE).unwrap().unwrap();
     let (mut writer, mut oldest, mut reader) = (engine.begin(1), engine.begin(2), engine.begin(3));
-    let of = |n: u16, filler: usize| Row { filler, ..apart(n) };
-    let change = |writer: &mut Trx, n: u16, old: usize, new: usize| {
-        let (old, new) = (of(n, old), of(n, new));
-        old.images().with(|o| new.images().with(|n| writer.update(&table, o, n))).unwrap();
-    };
     for n in 0..2 {
-        of(n, 300).images().with(|w| writer.insert(&table, w)).unwrap();
+        filled(n, 300).images().with(|w| writer.insert(&table, w)).unwrap();
     }
     writer.commit(true).unwrap();
     oldest.open_snapshot();
-    change(&mut writer, 1, 300, 301);
+    fill(&mut writer, &table, 1, 300, 301);
     writer.commit(true).unwrap();
     reader.open_snapshot();
-    change(&mut writer, 1, 301, 302);
+    fill(&mut writer, &table, 1, 301, 302);
     let (gate, key) = (&table.gates[0], apart(1).id.to_be_bytes());
     let header = || {
         let mut found = None;
@@ -482,7 +468,7 @@ fn a_reader_that_comes_from_a_reverted_version_starts_again() {
     let seen = header();
     writer.rollback();
     for turn in 0.. {
-        change(&mut writer, 0, 300 + turn % 2, 301 - turn % 2);
+        fill(&mut writer, &table, 0, 300 + turn % 2, 301 - turn % 2);
         writer.commit(true).unwrap();
         engine.step().unwrap();
         if turn % 2 == 1 && engine.wal.oldest() > seen.lsn {
@@ -495,7 +481,8 @@ fn a_reader_that_comes_from_a_reverted_version_starts_again() {
     let view = reader.session.view();
     let gone = reader.session.older_version(view, gate, &key, seen);
     assert!(matches!(gone, Err(Error::NotRetained)), "{gone:?}");
-    let rows = |filler| Model::from([(apart(0).id, of(0, 300)), (apart(1).id, of(1, filler))]);
+    let rows =
+        |filler| Model::from([(apart(0).id, filled(0, 300)), (apart(1).id, filled(1, filler))]);
     assert_is(&mut reader, &table, &rows(301), "the reader");
     assert_is(&mut oldest, &table, &rows(300), "the oldest snapshot");
 }
