@@ -12,6 +12,13 @@ pub struct Rule {
     matches: fn(&Observation) -> bool,
 }
 
+impl Rule {
+    /// One that the controller applies: it compares more than two outcomes.
+    const fn of_controller(id: &'static str, reason: &'static str) -> Rule {
+        Rule { id, reason, matches: |_| false }
+    }
+}
+
 /// The reasons, for the help text.
 pub fn reasons() -> String {
     let all = RULES.iter().chain([
@@ -78,132 +85,105 @@ pub const RULES: [Rule; 6] = [
 ];
 
 /// Rules of schedules, which compare more than two outcomes; the controller applies them.
-pub const VICTIM: Rule = Rule {
-    id: "victim",
-    reason: "each engine chooses the victim of a deadlock by its own count of changes and locks",
-    matches: |_| false,
-};
+pub const VICTIM: Rule = Rule::of_controller(
+    "victim",
+    "each engine chooses the victim of a deadlock by its own count of changes and locks",
+);
 
-pub const WIDER: Rule = Rule {
-    id: "wider-lock",
-    reason: "InnoDB locks the whole gap between two entries, and the first entry behind a range; \
-             Sluice locks the interval that was asked for. So InnoDB may wait, or refuse, or end a \
-             deadlock where Sluice goes on; never the other way. It applies only where the statement has \
-             met no row and no range that another session holds by its own statements (claims.rs)",
-    matches: |_| false,
-};
+pub const WIDER: Rule = Rule::of_controller(
+    "wider-lock",
+    "InnoDB locks the whole gap between two entries, and the first entry behind a range; \
+     Sluice locks the interval that was asked for. So InnoDB may wait, or refuse, or end a \
+     deadlock where Sluice goes on; never the other way. It applies only where the statement has \
+     met no row and no range that another session holds by its own statements (claims.rs)",
+);
 
-pub const UNJUDGED: Rule = Rule {
-    id: "wider-lock-unjudged",
-    reason:
-        "the same, for a statement whose meeting with others is not worked out: an index merge, a \
-             second condition, several statements at work at once",
-    matches: |_| false,
-};
+pub const UNJUDGED: Rule = Rule::of_controller(
+    "wider-lock-unjudged",
+    "the same, for a statement whose meeting with others is not worked out: an index merge, a \
+     second condition, several statements at work at once",
+);
 
 /// The two sides cannot be made alike again: the case ends, with each engine's own checks.
-pub const COMMITTED: Rule = Rule {
-    id: "case-ends-committed",
-    reason: "one side alone has run a statement, by a rule about locks, and has committed it",
-    matches: |_| false,
-};
+pub const COMMITTED: Rule = Rule::of_controller(
+    "case-ends-committed",
+    "one side alone has run a statement, by a rule about locks, and has committed it",
+);
 
-pub const NUMBERS: Rule = Rule {
-    id: "case-ends-numbers",
-    reason:
-        "one side alone has run an INSERT, by a rule about locks, and may have taken AUTO_INCREMENT \
-             values, which no ROLLBACK gives back",
-    matches: |_| false,
-};
+pub const NUMBERS: Rule = Rule::of_controller(
+    "case-ends-numbers",
+    "one side alone has run an INSERT, by a rule about locks, and may have taken AUTO_INCREMENT \
+     values, which no ROLLBACK gives back",
+);
 
-pub const FURTHER: Rule = Rule {
-    id: "deadlock-further",
-    reason:
-        "a deadlock in Sluice whose victim still waits in InnoDB; it waited before, or so does another session: \
-             InnoDB met the first entry behind a range, or a gap, waits earlier, and holds less",
-    matches: |_| false,
-};
+pub const FURTHER: Rule = Rule::of_controller(
+    "deadlock-further",
+    "a deadlock in Sluice whose victim still waits in InnoDB; it waited before, or so does another session: \
+     InnoDB met the first entry behind a range, or a gap, waits earlier, and holds less",
+);
 
-pub const PREPARED: Rule = Rule {
-    id: "prepared-lets-go",
-    reason:
-        "InnoDB gives up the locks of ranges and reads at XA PREPARE; Sluice keeps them until the \
-             end, so it may wait. Only for a table that a transaction which is prepared now has used",
-    matches: |_| false,
-};
+pub const PREPARED: Rule = Rule::of_controller(
+    "prepared-lets-go",
+    "InnoDB gives up the locks of ranges and reads at XA PREPARE; Sluice keeps them until the \
+     end, so it may wait. Only for a table that a transaction which is prepared now has used",
+);
 
-pub const ELSEWHERE: Rule = Rule {
-    id: "waits-elsewhere",
-    reason:
-        "another session waits on both sides in a statement of the same table; InnoDB stopped it at \
-             the first entry behind a range, or at a gap, before it held what it holds in Sluice. So \
-             Sluice may wait or refuse. Only where no statement that has ended holds what is asked for",
-    matches: |_| false,
-};
+pub const ELSEWHERE: Rule = Rule::of_controller(
+    "waits-elsewhere",
+    "another session waits on both sides in a statement of the same table; InnoDB stopped it at \
+     the first entry behind a range, or at a gap, before it held what it holds in Sluice. So \
+     Sluice may wait or refuse. Only where no statement that has ended holds what is asked for",
+);
 
-pub const PLAN: Rule = Rule {
-    id: "plan-differs",
-    reason:
-        "the optimizer takes another access path in one engine (tables of two rows), so the statement \
-             locks other rows; it is left out",
-    matches: |_| false,
-};
+pub const PLAN: Rule = Rule::of_controller(
+    "plan-differs",
+    "the optimizer takes another access path in one engine (tables of two rows), so the statement \
+     locks other rows; it is left out",
+);
 
-pub const WOKEN: Rule = Rule {
-    id: "deadlock-of-woken",
-    reason:
-        "one step has set several statements to work at once, and they met in a deadlock in Sluice; sent \
-             one after another, in every order, both engines answer alike",
-    matches: |_| false,
-};
+pub const WOKEN: Rule = Rule::of_controller(
+    "deadlock-of-woken",
+    "one step has set several statements to work at once, and they met in a deadlock in Sluice; sent \
+     one after another, in every order, both engines answer alike",
+);
 
-pub const UNFINISHED: Rule = Rule {
-    id: "unfinished-seen",
-    reason:
-        "a plain read at READ UNCOMMITTED of a table that a waiting statement is changing: how far that has \
-             come before its wait is each engine's own affair; the read is left out",
-    matches: |_| false,
-};
+pub const UNFINISHED: Rule = Rule::of_controller(
+    "unfinished-seen",
+    "a plain read at READ UNCOMMITTED of a table that a waiting statement is changing: how far that has \
+     come before its wait is each engine's own affair; the read is left out",
+);
 
-pub const ORDER: Rule = Rule {
-    id: "order-of-woken",
-    reason:
-        "one step has set several statements to work at once; Sluice's answers and rows are those \
-             that InnoDB gives in one of the orders (orders.rs)",
-    matches: |_| false,
-};
+pub const ORDER: Rule = Rule::of_controller(
+    "order-of-woken",
+    "one step has set several statements to work at once; Sluice's answers and rows are those \
+     that InnoDB gives in one of the orders (orders.rs)",
+);
 
 /// After a statement that needs no partition at all, an UPDATE or DELETE of the same table by the
 /// plan `index` (ORDER BY with LIMIT) changes no row, in InnoDB as in Sluice, until a SELECT has read
 /// the table: the server's handler of partitions keeps something of that statement.
-pub const LATER: Rule = Rule {
-    id: "partitions-find-later",
-    reason:
-        "one side's UPDATE or DELETE over partitions finds fewer rows, and the rest when it is given \
-             again after a SELECT",
-    matches: |_| false,
-};
+pub const LATER: Rule = Rule::of_controller(
+    "partitions-find-later",
+    "one side's UPDATE or DELETE over partitions finds fewer rows, and the rest when it is given \
+     again after a SELECT",
+);
 
 /// Two mistakes are known. To compare an entry with an older row InnoDB computes virtual columns by
 /// `TABLE::update_virtual_field`, which clears the set of columns that a sort reads, so the rest of
 /// a range is lost. With `mrr=on,mrr_sort_keys=on` a range over partitions gives error 1032.
-pub const SCAN: Rule = Rule {
-    id: "innodb-by-scan",
-    reason:
-        "InnoDB's SELECT gives other rows by an index than without one, or an error; without one \
-             it gives what Sluice gives",
-    matches: |_| false,
-};
+pub const SCAN: Rule = Rule::of_controller(
+    "innodb-by-scan",
+    "InnoDB's SELECT gives other rows by an index than without one, or an error; without one \
+     it gives what Sluice gives",
+);
 
 /// By an index alone the server computes no virtual column. A sort that then fetches the rows by
 /// their positions shows what the record held before.
-pub const SORT: Rule = Rule {
-    id: "sort-of-virtual",
-    reason:
-        "the server sorts by an index alone and shows virtual columns that it has not computed, on \
-             both sides; without an index both give the same",
-    matches: |_| false,
-};
+pub const SORT: Rule = Rule::of_controller(
+    "sort-of-virtual",
+    "the server sorts by an index alone and shows virtual columns that it has not computed, on \
+     both sides; without an index both give the same",
+);
 
 const OUT_OF_RESOURCES: u16 = 1041;
 pub const INTERRUPTED: u16 = 1317;
