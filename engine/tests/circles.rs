@@ -112,7 +112,6 @@ impl<'s> Room<'s> {
 
 /// The first words of the paths that a path goes on with: of one, or of each in a group.
 fn heads(rest: &str) -> Vec<&str> {
-    let first = |part: &'_ str| -> Option<usize> { words(part).next().map(|(at, _)| at) };
     let Some(group) = rest.strip_prefix('{') else {
         return words(rest).take(1).map(|(_, word)| word).collect();
     };
@@ -123,8 +122,7 @@ fn heads(rest: &str) -> Vec<&str> {
             '{' => depth += 1,
             '}' if depth > 0 => depth -= 1,
             ',' | '}' if depth == 0 => {
-                let part = &group[begin..at];
-                found.extend(first(part).and_then(|at| words(&part[at..]).next()).map(|w| w.1));
+                found.extend(words(&group[begin..at]).next().map(|(_, word)| word));
                 begin = at + 1;
                 if c == '}' {
                     break;

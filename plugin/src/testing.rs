@@ -1,20 +1,18 @@
 //! What the tests of this room share: a small generator and a collator that needs no server.
 
 use crate::shape::Collator;
+use sluice_engine::os::sim::SimRng;
 
-/// xorshift64*: the same values for the same seed.
-pub struct Random(u64);
+/// The engine's generator, with numbers for indexes.
+pub struct Random(SimRng);
 
 impl Random {
     pub fn new(seed: u64) -> Self {
-        Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+        Random(SimRng::new(seed))
     }
 
     pub fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+        self.0.next_u64()
     }
 
     pub fn below(&mut self, n: usize) -> usize {

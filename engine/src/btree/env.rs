@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 /// Says of a value that no one can need its entry any more.
 pub type DeadTest = Box<dyn Fn(&[u8]) -> bool + Send + Sync>;
 
-/// What all trees of an engine share.
+/// All trees of an engine share it.
 pub struct Env {
     /// No two in a process have the same.
     pub(super) number: u64,

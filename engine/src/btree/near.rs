@@ -1,7 +1,7 @@
 //! The leaf in which this thread found a key last. The next step of a scan, and the write of a row
 //! that was read, start from that key: they need no way down from the root.
 //!
-//! What is noted is a guess. It is followed to a page in memory whose latch is then held, and only if
+//! The note is a guess. It is followed to a page in memory whose latch is then held, and only if
 //! that page is a leaf of the tree, is not being freed, and has the key between its fences: then it
 //! is the leaf of the key (invariants 1 and 5 of this room), however it came there.
 

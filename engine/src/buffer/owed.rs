@@ -8,8 +8,7 @@
 
 use super::frame::WriteGuard;
 use super::pool::{page_lsn_of, Pool};
-use super::table::PageHasher;
-use crate::base::{Error, Lsn, PageId, Result, TreeId};
+use crate::base::{Error, IdHasher, Lsn, PageId, Result, TreeId};
 use crate::os::planted::{self, Bug};
 use crate::os::rank::Rank;
 use crate::os::sync::{Mutex, Ranked};
@@ -59,7 +58,7 @@ impl OwedPage {
 /// Changes gathered from the log, by page.
 #[derive(Default)]
 pub struct Tail {
-    pages: HashMap<PageId, OwedPage, BuildHasherDefault<PageHasher>>,
+    pages: HashMap<PageId, OwedPage, BuildHasherDefault<IdHasher>>,
     bytes: usize,
 }
 

@@ -10,8 +10,6 @@ use std::sync::Arc;
 
 pub(super) const SHARDS: usize = 64;
 
-pub(super) type PageHasher = IdHasher;
-
 pub(super) struct Slot {
     pub meta: Arc<Meta>,
     pub latch: Arc<Latch>,
@@ -19,7 +17,7 @@ pub(super) struct Slot {
 
 #[derive(Default)]
 pub(super) struct Shard {
-    index: HashMap<PageId, usize, BuildHasherDefault<PageHasher>>,
+    index: HashMap<PageId, usize, BuildHasherDefault<IdHasher>>,
     pub slots: Vec<Slot>,
     /// Where the clock goes on.
     pub hand: usize,

@@ -1,4 +1,4 @@
-//! What wakes an idle worker of the background.
+//! The bell wakes an idle worker of the background.
 
 use crate::os::rank::Rank;
 use crate::os::sync::{condition, Condvar, Mutex, Ranked};

@@ -1,4 +1,4 @@
-//! What only the caller of the engine knows, and is asked for.
+//! Questions that only the caller of the engine can answer.
 
 use crate::base::Result;
 

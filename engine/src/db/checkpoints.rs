@@ -6,7 +6,7 @@ use crate::os::rank::Rank;
 use crate::os::sync::{condition, Condvar, Mutex, Ranked};
 use std::sync::atomic::AtomicU64;
 
-/// What the last checkpoints left.
+/// Positions in the log that the last checkpoints left.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct CheckpointState {
     /// Below it, recovery from this checkpoint reads nothing: not to scan, to revert or to purge.

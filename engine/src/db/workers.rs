@@ -1,4 +1,4 @@
-//! What sessions and the threads of the background share (`background` runs them).
+//! Sessions and the threads of the background share these (`background` runs them).
 
 use super::bell::Bell;
 use crate::os::rank::Rank;

@@ -1,4 +1,4 @@
-//! What a thread noted of a leaf saves the way down, and never leads to another leaf.
+//! The leaf that a thread has noted saves the way down, and never leads to another leaf.
 
 use super::*;
 
