@@ -6,7 +6,10 @@
 use std::path::{Path, PathBuf};
 use std::{env, fs, process};
 
-const SOURCES: [&str; 11] = [
+/// Compares the headers with the table of releases.
+const RELEASE: &str = "server_release.cc";
+
+const SOURCES: [&str; 12] = [
     "binlog.cc",
     "binlog_scan.cc",
     "plugin.cc",
@@ -18,6 +21,7 @@ const SOURCES: [&str; 11] = [
     "handler_write.cc",
     "describe.cc",
     "collation.cc",
+    RELEASE,
 ];
 
 fn main() {
@@ -46,6 +50,12 @@ fn setting<'a>(settings: &'a str, name: &str) -> &'a str {
     })
 }
 
+/// Is there a line for it in the table of server_compat.h?
+fn is_known(source_dir: &Path, version_id: &str) -> bool {
+    let table = fs::read_to_string(source_dir.join("server_compat.h")).expect("in the checkout");
+    table.lines().any(|line| line.trim_start().starts_with(&format!("{{{version_id}, ")))
+}
+
 fn compile(source_dir: &Path, settings: &str) {
     let mut build = cc::Build::new();
     build.cpp(true).std("gnu++17").opt_level(2).pic(true).warnings(false).cargo_metadata(false);
@@ -60,6 +70,16 @@ fn compile(source_dir: &Path, settings: &str) {
         build.flag("-isystem").flag(dir);
     }
     build.include(source_dir);
+    let version = setting(settings, "MARIADB_VERSION");
+    if !is_known(source_dir, setting(settings, "MARIADB_VERSION_ID")) {
+        // The compiler's message has the numbers of the line that is missing.
+        let _ = build.file(source_dir.join(RELEASE)).try_compile("sluice_handler");
+        eprintln!(
+            "ha_sluice: MariaDB {version} is not among the releases in plugin/src/cpp/server_compat.h. \
+             Adding a release is one line and one run of the tests: see docs/install.md"
+        );
+        process::exit(1);
+    }
     build.files(SOURCES.iter().map(|name| source_dir.join(name)));
     build.compile("sluice_handler");
 }

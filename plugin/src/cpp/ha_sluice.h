@@ -17,20 +17,10 @@
 #include "sql_show.h"
 #include <mysql/service_wsrep.h>
 #include "create_options.h"
+#include "server_compat.h"
 #include "sluice_abi.h"
 #include <string>
 #include <vector>
-
-/* Wrong layouts compile silently: each known server release is listed with its sizes. */
-#if MYSQL_VERSION_ID == 101118
-static_assert(sizeof(handlerton) == 456, "handlerton of 10.11.18");
-static_assert(sizeof(handler) == 1328, "handler of 10.11.18");
-static_assert(sizeof(THD) == 27312, "THD of 10.11.18");
-static_assert(sizeof(MYSQL_BIN_LOG) == 4440, "MYSQL_BIN_LOG of 10.11.18");
-static_assert(sizeof(IO_CACHE) == 240, "IO_CACHE of 10.11.18");
-#else
-#error "Sluice knows the layouts of MariaDB 10.11.18 only; add the sizes of this release"
-#endif
 
 extern handlerton *sluice_hton;
 
