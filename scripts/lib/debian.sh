@@ -4,7 +4,7 @@
 
 # shellcheck disable=SC2034  # the lists of packages are for the sourcing script
 
-SUITE=bookworm
+SUITE=bookworm # of this system
 
 # Compiler and tools of the build, sysbench for the benchmarks, and the shared
 # libraries that the packaged mariadbd and its clients are linked with.
@@ -50,7 +50,7 @@ ensure_packages() {
   "${install[@]}" >/dev/null || die "could not install: ${missing[*]} (is there a network?)"
 }
 
-# The mirror from which this system gets $SUITE main, and the keyring that it
+# The mirror from which this system gets suite $1 main, and the keyring that it
 # trusts for it, as "uri<TAB>keyring". Reads both formats of apt's source lists.
 system_mirror() {
   local files=() file
@@ -58,19 +58,28 @@ system_mirror() {
     [[ -r $file ]] && files+=("$file")
   done
   ((${#files[@]})) || return 0
-  awk -v suite="$SUITE" -f "$CHECKOUT/scripts/lib/mirror.awk" "${files[@]}"
+  awk -v suite="$1" -f "$CHECKOUT/scripts/lib/mirror.awk" "${files[@]}"
 }
 
-# Writes the configuration of the private apt under directory $1. Hooks of the
-# system's configuration are cleared: they belong to the system's own updates.
-write_private_apt() {
-  local root=$1 uri keyring
-  IFS=$'\t' read -r uri keyring < <(system_mirror) || true
-  [[ -n ${uri:-} ]] || die "no source of '$SUITE main' in /etc/apt/sources.list or /etc/apt/sources.list.d"
+# The lines of a source list for suite $2 on the mirror that has this system's suite $1.
+source_lines() {
+  local uri keyring
+  IFS=$'\t' read -r uri keyring < <(system_mirror "$1") || true
+  [[ -n ${uri:-} ]] || return 0
   [[ -n ${keyring:-} ]] || keyring=/usr/share/keyrings/debian-archive-keyring.gpg
+  printf '%s [signed-by=%s] %s %s main\n' deb "$keyring" "$uri" "$2" deb-src "$keyring" "$uri" "$2"
+}
+
+# Writes the configuration of the private apt for suite $2 under directory $1. Hooks of the
+# system's configuration are cleared: they belong to the system's own updates. What this system
+# installs from the security suite first comes from there.
+write_private_apt() {
+  local root=$1 suite=${2:-$SUITE}
   mkdir -p "$root/lists/partial" "$root/cache/archives/partial"
-  printf '%s [signed-by=%s] %s %s main\n' deb "$keyring" "$uri" "$SUITE" \
-    deb-src "$keyring" "$uri" "$SUITE" >"$root/sources.list"
+  source_lines "$SUITE" "$suite" >"$root/sources.list"
+  [[ -s $root/sources.list ]] ||
+    die "no source of '$SUITE main' in /etc/apt/sources.list or /etc/apt/sources.list.d"
+  source_lines "$SUITE-security" "$suite-security" >>"$root/sources.list"
   cat >"$root/apt.conf" <<CONF
 #clear APT::Update::Pre-Invoke;
 #clear APT::Update::Post-Invoke;
