@@ -36,6 +36,8 @@ pub struct Checkpointer {
     /// A leaf could not be read for a snapshot when the change log ended here: the next attempt
     /// waits until it has grown as much again.
     failed_at: u64,
+    /// The disk has no room for what the next checkpoint may append.
+    lacks_reserve: bool,
     /// Map files of older generations may still be there.
     has_obsolete: bool,
 }
@@ -55,8 +57,16 @@ impl Checkpointer {
         changes: ChangeLog,
     ) -> Checkpointer {
         let snapshot_bytes = current.directory_at + current.directory_bytes;
-        let (failed_at, has_obsolete) = (0, false);
-        Checkpointer { slots, newest, current, changes, snapshot_bytes, failed_at, has_obsolete }
+        Checkpointer {
+            slots,
+            newest,
+            current,
+            changes,
+            snapshot_bytes,
+            failed_at: 0,
+            lacks_reserve: false,
+            has_obsolete: false,
+        }
     }
 
     #[cfg(test)]
@@ -68,7 +78,9 @@ impl Checkpointer {
     fn wants_snapshot(&self, segment_bytes: u64, limit_bytes: u64) -> bool {
         let most_bytes = limit_bytes.min(2 * self.snapshot_bytes);
         let least_bytes = if SIMULATED { SNAPSHOT_BYTES_SIMULATED } else { segment_bytes };
-        self.changes.end() - self.failed_at > least_bytes.max(most_bytes)
+        let grown_bytes = self.changes.end() - self.failed_at;
+        grown_bytes > least_bytes.max(most_bytes)
+            || self.lacks_reserve && grown_bytes > 2 * self.snapshot_bytes
     }
 }
 
@@ -124,9 +136,14 @@ impl Store {
         if cp.has_obsolete && remove_obsolete(&*self.os, &self.dir, sb.map_generation).is_ok() {
             cp.has_obsolete = false;
         }
-        // Not needed by this checkpoint; writes that need room find a full disk.
-        let _ = cp.changes.reserve(self.changes_reserve_bytes() + 2 * note.len() as u64);
+        self.reserve_changes(&mut cp, note.len());
         Ok(())
+    }
+
+    /// Not needed by this checkpoint; writes that need room find a full disk.
+    fn reserve_changes(&self, cp: &mut Checkpointer, note_bytes: usize) {
+        let bytes = self.changes_reserve_bytes() + 2 * note_bytes as u64;
+        cp.lacks_reserve = cp.changes.reserve(bytes).is_err();
     }
 
     /// What the next checkpoint may append without new space: see [`Store::wants_checkpoint`].
@@ -198,7 +215,13 @@ impl Store {
             return Ok(None);
         }
         let generation = cp.current.generation + 1;
-        match self.write_snapshot(generation) {
+        let mut written = self.write_snapshot(generation);
+        if matches!(written, Err(Failure::Write(Error::Full { .. }))) && cp.lacks_reserve {
+            // The new files may have what is reserved for the old change log, which they replace.
+            cp.changes.give_back()?;
+            written = self.write_snapshot(generation);
+        }
+        match written {
             Ok(new) => return Ok(Some(new)),
             // The change log has room reserved, so it grows on.
             Err(Failure::Write(Error::Full { .. })) => {}
@@ -228,7 +251,11 @@ impl Store {
         let path = mapfile::changes_path(&self.dir, generation);
         let file = mapfile::create_file(&*self.os, &path).map_err(Failure::Write)?;
         let mut changes = ChangeLog::new(file, self.seed, generation);
-        changes.reserve(self.changes_reserve_bytes()).map_err(Failure::Write)?;
+        // On a full disk it is tried again when the old files are gone.
+        match changes.reserve(self.changes_reserve_bytes()) {
+            Ok(()) | Err(Error::Full { .. }) => {}
+            Err(error) => return Err(Failure::Write(error)),
+        }
         Ok(NewMap { generation, written, changes })
     }
 }

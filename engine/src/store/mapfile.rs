@@ -122,6 +122,13 @@ impl ChangeLog {
         Ok(())
     }
 
+    /// Gives back the disk space that is reserved after the end.
+    pub fn give_back(&mut self) -> Result<()> {
+        self.file.set_len(self.end)?;
+        self.reserved = self.end;
+        Ok(())
+    }
+
     /// Appends and syncs a batch. Until a superblock names the new end it does not exist: the
     /// answer is the log with it, `self` stays without.
     pub fn append(
