@@ -7,7 +7,7 @@
 //! count varint, (freed page varint)*
 //! ```
 
-use super::apply::{apply, page_lsn};
+use super::apply::{apply, change_creates_page, page_lsn};
 use super::env::Env;
 use crate::base::codec::{put_bytes, put_varint, Reader};
 use crate::base::limits::RECORD_BYTES_MAX;
@@ -109,6 +109,7 @@ pub(super) fn log_and_apply(
             // The log and the page have parted: nothing sensible can follow.
             panic!("a planned change does not apply: {e}");
         }
+        env.pool.gather(guard, appended.lsn, change, change_creates_page(change));
     }
     appended
 }

@@ -30,7 +30,7 @@ impl Pool {
         // In the list before the frame goes: a checkpoint reads the redo point before the list.
         let fresh = self.bad.0.write().insert(page, tree).is_none();
         self.discard(page);
-        self.owed.remove(page);
+        self.forget_owed_page(page);
         fresh
     }
 

@@ -35,11 +35,11 @@ impl Pool {
         if let Some(buf) = self.take_free() {
             return Ok(buf);
         }
-        let capacity = self.capacity_frames.load(SeqCst);
+        let capacity = self.capacity();
         if self.frames.load(SeqCst) < capacity {
             return Ok(self.new_buf());
         }
-        if let Some(slot) = self.clean_victim() {
+        if let Some(slot) = self.clean_victim(self.owed_bytes_max()) {
             return Ok(self.take_memory(slot));
         }
         let excess = capacity / EXCESS_SHARE;
@@ -49,7 +49,8 @@ impl Pool {
         }
         self.counters.inline_writebacks.fetch_add(1, Relaxed);
         let written = self.write_claims(self.dirty_victims(BATCH_PAGES), Patience::Try);
-        if let Some(slot) = self.clean_victim() {
+        // Pages that cannot be written owe their changes, as many as they are: no memory is lost.
+        if let Some(slot) = self.clean_victim(usize::MAX) {
             return Ok(self.take_memory(slot));
         }
         // Everything is in use or cannot be written: rather a few frames too many than a failed
@@ -91,9 +92,26 @@ impl Pool {
     }
 
     fn is_behind(&self) -> bool {
-        let capacity = self.capacity_frames.load(Relaxed);
+        let capacity = self.capacity();
+        let limit = capacity + capacity / (2 * EXCESS_SHARE);
+        // Free frames do not count: the background has nothing to do about them.
         self.waker.get().is_some()
-            && self.frames.load(Relaxed) > capacity + capacity / (2 * EXCESS_SHARE)
+            && self.frames.load(Relaxed) > limit
+            && self.frames_in_table() > limit
+    }
+
+    fn frames_in_table(&self) -> usize {
+        let free = self.free.lock().len();
+        self.frames.load(SeqCst).saturating_sub(free)
+    }
+
+    /// Gives back free frames beyond the capacity, which shrinks while changes gather.
+    fn trim_free(&self) {
+        while self.frames.load(SeqCst) > self.capacity() {
+            let Some(buf) = self.free.lock().pop() else { return };
+            self.frames.fetch_sub(1, SeqCst);
+            drop(buf);
+        }
     }
 
     #[cold]
@@ -115,6 +133,8 @@ impl Pool {
     /// Keeps free frames ahead of need, and the share of dirty ones below its limit. True: more
     /// is to be done now.
     pub fn evict_step(&self, budget_pages: usize) -> Result<bool> {
+        self.refresh_gathers();
+        self.trim_free();
         let mut budget = budget_pages;
         while budget > 0 {
             let wanted = self.free_deficit().min(budget);
@@ -152,7 +172,10 @@ impl Pool {
             }
             let room = BATCH_PAGES - claims.len();
             let share = (wanted - freed).min(wanted / SHARDS + 1);
-            let victims = sweep_shard(&mut self.table.nth(start + n), share, room, &mut claims);
+            let owed_max = self.owed_bytes_max();
+            let mut shard = self.table.nth(start + n);
+            let victims = self.sweep_shard(&mut shard, (share, owed_max), room, &mut claims);
+            drop(shard);
             freed += victims.len();
             for slot in victims {
                 let buf = self.take_memory(slot);
@@ -163,24 +186,23 @@ impl Pool {
     }
 
     fn reserve(&self) -> usize {
-        (self.capacity_frames.load(Relaxed) / RESERVE_SHARE).clamp(1, RESERVE_MAX)
+        (self.capacity() / RESERVE_SHARE).clamp(1, RESERVE_MAX)
     }
 
     /// How many frames should be freed now.
     fn free_deficit(&self) -> usize {
-        let capacity = self.capacity_frames.load(SeqCst);
-        let in_table = self.frames.load(SeqCst).saturating_sub(self.free.lock().len());
-        (in_table + self.reserve()).saturating_sub(capacity)
+        (self.frames_in_table() + self.reserve()).saturating_sub(self.capacity())
     }
 
     /// How many frames the background lets be dirty.
     pub fn dirty_max(&self) -> u64 {
-        let share = self.capacity_frames.load(Relaxed) * DIRTY_PERCENT_MAX / 100;
+        let share = self.capacity() * DIRTY_PERCENT_MAX / 100;
         share.max(BATCH_PAGES) as u64
     }
 
     fn dirty_excess(&self) -> usize {
-        self.dirty.load(Relaxed).saturating_sub(self.dirty_max() as usize)
+        let (dirty, gathered) = (self.tally.dirty.load(Relaxed), self.tally.gathered.load(Relaxed));
+        dirty.saturating_sub(gathered).saturating_sub(self.dirty_max() as usize)
     }
 
     fn take_memory(&self, slot: Slot) -> PageBuf {
@@ -191,11 +213,14 @@ impl Pool {
         }
     }
 
-    fn clean_victim(&self) -> Option<Slot> {
+    /// A frame that may go without I/O.
+    fn clean_victim(&self, owed_max: usize) -> Option<Slot> {
         let start = self.next_shard.fetch_add(1, Relaxed);
         // Two passes: the first may only take second chances away.
-        (0..2 * SHARDS)
-            .find_map(|n| sweep_shard(&mut self.table.nth(start + n), 1, 0, &mut Vec::new()).pop())
+        (0..2 * SHARDS).find_map(|n| {
+            let mut shard = self.table.nth(start + n);
+            self.sweep_shard(&mut shard, (1, owed_max), 0, &mut Vec::new()).pop()
+        })
     }
 
     fn dirty_victims(&self, limit: usize) -> Vec<Claim> {
@@ -214,48 +239,49 @@ impl Pool {
         }
         claims
     }
-}
 
-/// Moves the hand on: takes second chances away, removes up to `wanted` clean frames, and claims
-/// up to `room` dirty ones.
-fn sweep_shard(
-    shard: &mut Shard,
-    wanted: usize,
-    room: usize,
-    claims: &mut Vec<Claim>,
-) -> Vec<Slot> {
-    let mut victims = Vec::new();
-    let claims_max = claims.len() + room;
-    let steps = (2 * shard.slots.len()).min(CLOCK_STEPS_MAX);
-    for _ in 0..steps {
-        if shard.hand >= shard.slots.len() {
-            shard.hand = 0;
-        }
-        if shard.slots.is_empty() {
-            break;
-        }
-        let i = shard.hand;
-        shard.hand += 1;
-        let slot = &mut shard.slots[i];
-        if slot.meta.referenced.swap(false, Relaxed) {
-            continue;
-        }
-        // Exclusive ownership first: it makes a last holder's changes of the state visible. New
-        // references are made only under this shard's lock.
-        let unused = Arc::get_mut(&mut slot.latch).is_some();
-        if !unused || slot.meta.is_writing() {
-            continue;
-        }
-        if !slot.meta.is_dirty() {
-            victims.push(shard.remove_at(i));
-            // Another frame stands here now.
-            shard.hand = i;
-            if victims.len() >= wanted {
+    /// Moves the hand on: takes second chances away, removes up to `wanted` frames that are clean or
+    /// may owe their changes (up to so many bytes of them), and claims up to `room` other dirty ones.
+    fn sweep_shard(
+        &self,
+        shard: &mut Shard,
+        (wanted, owed_max): (usize, usize),
+        room: usize,
+        claims: &mut Vec<Claim>,
+    ) -> Vec<Slot> {
+        let mut victims = Vec::new();
+        let claims_max = claims.len() + room;
+        let steps = (2 * shard.slots.len()).min(CLOCK_STEPS_MAX);
+        for _ in 0..steps {
+            if shard.hand >= shard.slots.len() {
+                shard.hand = 0;
+            }
+            if shard.slots.is_empty() {
                 break;
             }
-        } else if claims.len() < claims_max {
-            claims.extend(claim(shard, i));
+            let i = shard.hand;
+            shard.hand += 1;
+            let slot = &mut shard.slots[i];
+            if slot.meta.referenced.swap(false, Relaxed) {
+                continue;
+            }
+            // Exclusive ownership first: it makes a last holder's changes of the state visible. New
+            // references are made only under this shard's lock.
+            let unused = Arc::get_mut(&mut slot.latch).is_some();
+            if !unused || slot.meta.is_writing() {
+                continue;
+            }
+            if !slot.meta.is_dirty() || self.owe_frame(shard, i, owed_max) {
+                victims.push(shard.remove_at(i));
+                // Another frame stands here now.
+                shard.hand = i;
+                if victims.len() >= wanted {
+                    break;
+                }
+            } else if claims.len() < claims_max {
+                claims.extend(claim(shard, i));
+            }
         }
+        victims
     }
-    victims
 }

@@ -1,12 +1,12 @@
 //! One page in memory, and the guards that are the only way to its bytes.
 
+use super::changes::{Gathered, Tally};
 use crate::base::{Lsn, PageId, TreeId, PAGE_BYTES};
 use crate::os::planted::{self, Bug};
-use crate::os::sync::{ArcRwLockReadGuard, ArcRwLockWriteGuard, RawRwLock, RwLock};
+use crate::os::rank::Rank;
+use crate::os::sync::{ArcRwLockReadGuard, ArcRwLockWriteGuard, Mutex, Ranked, RawRwLock, RwLock};
 use std::ops::Deref;
-use std::sync::atomic::{
-    AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst,
-};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::Arc;
 
 pub(super) type PageBuf = Box<[u8; PAGE_BYTES]>;
@@ -36,14 +36,17 @@ pub(super) struct Meta {
     pub referenced: AtomicBool,
     /// The page is being freed: no writeback may copy it any more.
     pub doomed: AtomicBool,
-    /// Frames of the pool with a recovery LSN, this one included if it has one.
-    dirty: Arc<AtomicUsize>,
+    /// The changes since the image in the store. Grows under the exclusive latch, begins anew under
+    /// a shared one with the page claimed.
+    pub gathered: Mutex<Gathered>,
+    tally: Arc<Tally>,
 }
 
 impl Meta {
-    pub fn new(page: PageId, tree: TreeId, dirty: Arc<AtomicUsize>) -> Meta {
+    pub fn new(page: PageId, tree: TreeId, tally: Arc<Tally>) -> Meta {
         Meta {
-            dirty,
+            gathered: Mutex::ranked(Rank::GatheredChanges, Gathered::new(Arc::clone(&tally))),
+            tally,
             page,
             tree: AtomicU32::new(tree.0),
             rec_lsn: AtomicU64::new(CLEAN),
@@ -64,13 +67,13 @@ impl Meta {
     /// Dirty from `lsn` on, unless it is from earlier.
     pub fn set_dirty(&self, lsn: u64) {
         if self.rec_lsn.fetch_min(lsn, SeqCst) == CLEAN && lsn != CLEAN {
-            self.dirty.fetch_add(1, Relaxed);
+            self.tally.dirty.fetch_add(1, Relaxed);
         }
     }
 
     pub fn set_clean(&self) {
         if self.rec_lsn.swap(CLEAN, SeqCst) != CLEAN {
-            self.dirty.fetch_sub(1, Relaxed);
+            self.tally.dirty.fetch_sub(1, Relaxed);
         }
     }
 
@@ -136,6 +139,7 @@ impl WriteGuard {
     pub fn will_change(&mut self, log_end: Lsn) {
         let late_bytes = if planted::is(Bug::DirtyTooLate) { 4096 } else { 0 };
         let (meta, log_end) = (&self.0.meta, Lsn(log_end.0 + late_bytes));
+        meta.gathered.lock().announce();
         if meta.rec_lsn.load(SeqCst) > log_end.0 {
             meta.set_dirty(log_end.0);
         }

@@ -16,9 +16,11 @@
 //! 6. Latches: parent before child, left before right.
 //! 7. A page that was given up ([`Pool::give_up`]) is never handed out again, whatever the store
 //!    holds of it: the work owed to it was put aside, so an older image would be wrong data.
-//! 8. A page that redo is owed to ([`Pool::owe`]) has no frame: who loads it applies what is owed
-//!    before letting go of the latch. Until then the redo point lies below it, and the frame is
-//!    dirty before the page is not owed any more.
+//! 8. A page that redo is owed to ([`Pool::owe`], `Pool::owe_frame`) has no frame: the thread that
+//!    loads it applies what is owed before it lets go of the latch. Until then the redo point lies
+//!    below it, and the frame is dirty before the page is not owed any more.
+//! 9. A frame goes without an image only with all changes since its image: those gathered since the
+//!    image was copied, if that copy reached the store, and none announced and not yet in the list.
 //!
 //! States of a frame, with the function that makes each transition:
 //!
@@ -31,13 +33,17 @@
 //! dirty   --writeback::claim, copy---> writing(rec_lsn) and clean;  will_change: and dirty again
 //! writing --writeback::settle--------> not writing; on failure dirty with the old rec_lsn
 //! clean and unreferenced --evict-----> absent
+//! dirty and unreferenced --owe_frame-> absent, its changes owed
 //! any     --Pool::free/discard-------> dead, absent
 //! ```
 
 mod bad;
+mod changes;
 mod evict;
 mod frame;
+mod gather;
 mod owed;
+mod owed_pages;
 mod pool;
 mod table;
 #[cfg(test)]

@@ -1,72 +1,41 @@
-//! Redo that is owed: changes in the log's tail that the page map does not contain and that nobody
-//! has applied yet. The thread that misses such a page applies them before others see it; the
-//! background goes through the rest ([`Pool::next_owed`], [`Pool::pay`]).
+//! Redo that is owed: changes in the log that the image of a page in the store lacks, of a page
+//! without a frame. Recovery gathers them from the log's tail ([`Pool::owe`]); eviction leaves them
+//! in place of an image (`Pool::owe_frame`), so that changes of several stays in memory share one.
+//! The thread that misses such a page applies them before others see it.
 //!
 //! Owed redo holds the redo point as a dirty frame does (rules M2). A page stops being owed only
 //! when its frame is dirty with all of its changes, when the store has an image that contains them,
 //! or when nobody will ever want it: it was freed, given up, or its tree was dropped.
 
+use super::changes::{Changes, HEAD_BYTES};
 use super::frame::WriteGuard;
+use super::owed_pages::OwedPage;
 use super::pool::{page_lsn_of, Pool};
-use crate::base::{Error, IdHasher, Lsn, PageId, Result, TreeId};
+use super::table::{Shard, SHARDS};
+use crate::base::{Error, IdHasher, Lsn, PageId, Result, TreeId, CHECKED};
 use crate::os::planted::{self, Bug};
-use crate::os::rank::Rank;
-use crate::os::sync::{Mutex, Ranked};
-use std::collections::{BTreeMap, HashMap};
+use crate::os::sync::yield_now;
+use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
-use std::ops::Bound::{Excluded, Unbounded};
+use std::ops::Bound::{Excluded, Included, Unbounded};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock};
 
 /// Makes a change to a page and sets its LSN; on an error the page may be anything.
 pub type Apply = fn(&mut [u8], PageId, &[u8], Lsn) -> Result<()>;
 
-/// In front of each change in [`OwedPage::changes`]: its LSN and its length.
-const HEAD_BYTES: usize = 12;
-
-/// The changes of one page, in the order of the log.
-struct OwedPage {
-    tree: TreeId,
-    /// The first change makes the page from nothing.
-    creates: bool,
-    first: Lsn,
-    last: Lsn,
-    changes: Vec<u8>,
-}
-
-impl OwedPage {
-    fn push(&mut self, lsn: Lsn, change: &[u8]) {
-        debug_assert!(self.last <= lsn, "changes come in the order of the log");
-        self.last = lsn;
-        self.changes.extend_from_slice(&lsn.0.to_le_bytes());
-        self.changes.extend_from_slice(&(change.len() as u32).to_le_bytes());
-        self.changes.extend_from_slice(change);
-    }
-
-    fn changes(&self) -> impl Iterator<Item = (Lsn, &[u8])> {
-        let mut rest = &self.changes[..];
-        std::iter::from_fn(move || {
-            let (lsn, after) = rest.split_first_chunk::<8>()?;
-            let (length, after) = after.split_first_chunk::<4>()?;
-            let (change, after) = after.split_at_checked(u32::from_le_bytes(*length) as usize)?;
-            rest = after;
-            Some((Lsn(u64::from_le_bytes(*lsn)), change))
-        })
-    }
-}
-
 /// Changes gathered from the log, by page.
 #[derive(Default)]
 pub struct Tail {
-    pages: HashMap<PageId, OwedPage, BuildHasherDefault<IdHasher>>,
+    pages: HashMap<PageId, (TreeId, Lsn, Changes), BuildHasherDefault<IdHasher>>,
     bytes: usize,
 }
 
 impl Tail {
     /// To be called in the order of the log. `creates`: the change makes the page from nothing.
     pub fn add(&mut self, tree: TreeId, page: PageId, lsn: Lsn, change: &[u8], creates: bool) {
-        let first = || OwedPage { tree, creates, first: lsn, last: lsn, changes: Vec::new() };
-        self.pages.entry(page).or_insert_with(first).push(lsn, change);
+        let first = || (tree, lsn, Changes::new(creates));
+        self.pages.entry(page).or_insert_with(first).2.push(lsn, change);
         self.bytes += HEAD_BYTES + change.len();
     }
 
@@ -76,88 +45,113 @@ impl Tail {
     }
 
     pub fn retain(&mut self, mut keep: impl FnMut(PageId, TreeId) -> bool) {
-        self.pages.retain(|&page, owed| keep(page, owed.tree));
+        self.pages.retain(|&page, owed| keep(page, owed.0));
     }
 }
 
+/// What the owed pages of all shards have in common.
+#[derive(Default)]
 pub(super) struct Owed {
-    pages: Mutex<BTreeMap<PageId, Arc<OwedPage>>>,
-    /// How many there are: while there are none, misses do not take the lock.
+    /// How many pages are owed to, and how many of them recovery found.
     count: AtomicUsize,
-    /// Where the next batch begins.
+    recovered: AtomicUsize,
+    /// Page after which the next batch begins.
     cursor: AtomicU64,
     applied: AtomicU64,
     pub apply: OnceLock<Apply>,
 }
 
-impl Default for Owed {
-    fn default() -> Owed {
-        Owed {
-            pages: Mutex::ranked(Rank::OwedPages, BTreeMap::new()),
-            count: AtomicUsize::default(),
-            cursor: AtomicU64::default(),
-            applied: AtomicU64::default(),
-            apply: OnceLock::default(),
-        }
-    }
-}
-
-impl Owed {
-    fn of(&self, page: PageId) -> Option<Arc<OwedPage>> {
-        match self.count.load(SeqCst) {
-            0 => None,
-            _ => self.pages.lock().get(&page).cloned(),
-        }
-    }
-
-    pub fn remove(&self, page: PageId) {
-        if self.count.load(SeqCst) > 0 {
-            self.change_pages(|pages| drop(pages.remove(&page)));
-        }
-    }
-
-    fn change_pages(&self, change: impl FnOnce(&mut BTreeMap<PageId, Arc<OwedPage>>)) {
-        let mut pages = self.pages.lock();
-        change(&mut pages);
-        self.count.store(pages.len(), SeqCst);
-    }
-
-    /// The lowest LSN that is owed. A page goes from here to a dirty frame: look here first for
-    /// the lowest of both.
-    pub fn lowest(&self) -> u64 {
-        if self.count.load(SeqCst) == 0 || planted::is(Bug::OwedNotInRedoPoint) {
-            return u64::MAX;
-        }
-        self.pages.lock().values().map(|owed| owed.first.0).min().unwrap_or(u64::MAX)
-    }
-
-    pub fn trees(&self) -> Vec<TreeId> {
-        let mut trees: Vec<TreeId> = self.pages.lock().values().map(|owed| owed.tree).collect();
-        trees.dedup();
-        trees
-    }
-}
-
 impl Pool {
-    /// How the changes of [`Pool::owe`] are made. The first call decides.
+    /// How owed changes are made. The first call decides.
     pub fn set_apply(&self, apply: Apply) {
         self.owed.apply.get_or_init(|| apply);
     }
 
-    /// From now on nobody loads these pages without these changes. Nothing may be owed already, and
-    /// before anybody reads pages those in memory must be paid ([`Pool::owed_in_memory`]).
+    /// From now on nobody loads these pages without these changes. Before anybody reads pages, those
+    /// in memory must be paid ([`Pool::owed_in_memory`]).
     pub fn owe(&self, tail: Tail) {
-        self.owed.change_pages(|pages| {
-            assert!(pages.is_empty(), "what was owed before is paid first");
-            pages.extend(tail.pages.into_iter().map(|(page, owed)| (page, Arc::new(owed))));
-        });
+        assert_eq!(self.owed_pages(), 0, "what was owed before is paid first");
+        for (page, (tree, first, changes)) in tail.pages {
+            let (recovered, changes) = (true, Arc::new(changes));
+            let owed = OwedPage { tree, first, recovered, changes, frame: Arc::default() };
+            self.insert_owed(&mut self.table.shard(page), page, owed);
+        }
+    }
+
+    fn insert_owed(&self, shard: &mut Shard, page: PageId, owed: OwedPage) {
+        self.owed.count.fetch_add(1, SeqCst);
+        self.owed.recovered.fetch_add(usize::from(owed.recovered), SeqCst);
+        self.tally.change_bytes.fetch_add(owed.memory_bytes(), Relaxed);
+        shard.owed.insert(page, owed);
+    }
+
+    fn remove_owed(&self, shard: &mut Shard, page: PageId) -> Option<OwedPage> {
+        let owed = shard.owed.remove(page)?;
+        self.owed.count.fetch_sub(1, SeqCst);
+        self.owed.recovered.fetch_sub(usize::from(owed.recovered), SeqCst);
+        self.tally.change_bytes.fetch_sub(owed.memory_bytes(), Relaxed);
+        Some(owed)
+    }
+
+    /// Nobody wants the page, or the store has it.
+    pub(super) fn forget_owed_page(&self, page: PageId) {
+        self.remove_owed(&mut self.table.shard(page), page);
+    }
+
+    /// Forgets these changes, and none that the page owes since.
+    fn forget_these(&self, page: PageId, changes: &Arc<Changes>) {
+        let mut shard = self.table.shard(page);
+        let owed = shard.owed.pages.get(&page);
+        if owed.is_some_and(|owed| Arc::ptr_eq(&owed.changes, changes)) {
+            self.remove_owed(&mut shard, page);
+        }
+    }
+
+    fn owed_to(&self, page: PageId) -> Option<OwedPage> {
+        match self.owed_pages() {
+            0 => None,
+            _ => self.table.shard(page).owed.pages.get(&page).cloned(),
+        }
+    }
+
+    /// Leaves the changes of the unused frame in slot `i` in place of an image, if they are all
+    /// gathered and take at most `bytes_max`. Answers whether the frame may go.
+    pub(super) fn owe_frame(&self, shard: &mut Shard, i: usize, bytes_max: usize) -> bool {
+        let meta = Arc::clone(&shard.slots[i].meta);
+        let (page, rec_lsn) = (meta.page, meta.rec_lsn.load(SeqCst));
+        let wants_image = rec_lsn < self.images_before.load(SeqCst)
+            || meta.doomed.load(SeqCst)
+            || meta.tree().0 < self.first_owing_tree.load(Relaxed);
+        if wants_image || shard.owed.pages.contains_key(&page) {
+            return false;
+        }
+        let mut gathered = meta.gathered.lock();
+        if gathered.whole_bytes().is_none_or(|bytes| bytes > bytes_max) {
+            return false;
+        }
+        let Some(mut changes) = gathered.take() else { return false };
+        drop(gathered);
+        changes.shrink();
+        let late = planted::is(Bug::OwedTooLate);
+        let first = if late { changes.last } else { Lsn(rec_lsn) };
+        let (tree, changes) = (meta.tree(), Arc::new(changes));
+        let body = Arc::get_mut(&mut shard.slots[i].latch).map(|latch| latch.get_mut());
+        let frame = body.filter(|_| CHECKED).map(|body| Arc::from(&body.bytes[..]));
+        let (recovered, frame) = (false, frame.unwrap_or_default());
+        self.insert_owed(shard, page, OwedPage { tree, first, recovered, changes, frame });
+        meta.set_clean();
+        self.counters.owed_evictions.fetch_add(1, Relaxed);
+        true
     }
 
     /// Owed pages that have a frame, from what was redone before.
     pub fn owed_in_memory(&self) -> Vec<(PageId, TreeId)> {
-        let owed: Vec<(PageId, TreeId)> =
-            self.owed.pages.lock().iter().map(|(&page, owed)| (page, owed.tree)).collect();
-        owed.into_iter().filter(|&(page, _)| self.table.shard(page).get(page).is_some()).collect()
+        let in_shard = |n| -> Vec<(PageId, TreeId)> {
+            let shard = self.table.nth(n);
+            let owed = shard.owed.pages.iter().filter(|(&page, _)| shard.get(page).is_some());
+            owed.map(|(&page, owed)| (page, owed.tree)).collect()
+        };
+        (0..SHARDS).flat_map(in_shard).collect()
     }
 
     /// Pages with changes that nobody has applied yet.
@@ -165,8 +159,13 @@ impl Pool {
         self.owed.count.load(SeqCst)
     }
 
+    /// Those of them that recovery found.
+    pub fn recovered_pages(&self) -> usize {
+        self.owed.recovered.load(SeqCst)
+    }
+
     pub fn is_owed(&self, page: PageId) -> bool {
-        self.owed.of(page).is_some()
+        self.owed_to(page).is_some()
     }
 
     /// Changes applied of all that were ever owed.
@@ -174,59 +173,108 @@ impl Pool {
         self.owed.applied.load(Relaxed)
     }
 
-    /// Up to `limit` owed pages of trees below `end`, each time the next ones in the order of
-    /// their ids, round and round.
+    /// Up to `limit` pages of trees below `end` that recovery found, each time the next ones, round
+    /// and round.
     pub fn next_owed(&self, limit: usize, end: TreeId) -> Vec<(PageId, TreeId)> {
-        if self.owed_pages() == 0 {
-            return Vec::new();
+        let mut found: Vec<(PageId, TreeId)> = Vec::new();
+        if self.recovered_pages() == 0 {
+            return found;
         }
-        let pages = self.owed.pages.lock();
-        let cursor = PageId(self.owed.cursor.load(Relaxed));
-        let behind = pages.range((Excluded(cursor), Unbounded));
-        let all = behind.chain(pages.range(..=cursor));
-        let of_tree = all.filter(|(_, owed)| owed.tree < end);
-        let found: Vec<_> = of_tree.take(limit).map(|(&page, owed)| (page, owed.tree)).collect();
+        let last = PageId(self.owed.cursor.load(Relaxed));
+        let home = last.0 as usize % SHARDS;
+        let others = (1..SHARDS).map(|n| (home + n, (Unbounded, Unbounded)));
+        let spans = std::iter::once((home, (Excluded(last), Unbounded))).chain(others);
+        for (n, span) in spans.chain(std::iter::once((home, (Unbounded, Included(last))))) {
+            let shard = self.table.nth(n);
+            let wanted = shard.owed.pages.range(span).filter(|(_, o)| o.recovered && o.tree < end);
+            let left = limit - found.len();
+            found.extend(wanted.take(left).map(|(&page, owed)| (page, owed.tree)));
+            if found.len() >= limit {
+                break;
+            }
+        }
         if let Some((last, _)) = found.last() {
             self.owed.cursor.store(last.0, Relaxed);
         }
         found
     }
 
+    /// Up to `limit` owed pages whose redo begins before `lsn`.
+    pub fn owed_before(&self, lsn: Lsn, limit: usize) -> Vec<(PageId, TreeId)> {
+        let mut found = Vec::new();
+        if self.owed_pages() == 0 {
+            return found;
+        }
+        let start = self.next_shard.fetch_add(1, Relaxed);
+        for n in 0..SHARDS {
+            let shard = self.table.nth(start + n);
+            let old = shard.owed.by_age.range(..(lsn, PageId::ZERO));
+            let left = limit - found.len();
+            found.extend(old.take(left).map(|&(_, page)| (page, shard.owed.pages[&page].tree)));
+            if found.len() >= limit {
+                break;
+            }
+        }
+        found
+    }
+
+    /// Pages whose redo begins before `lsn` are written from now on and owed no more.
+    pub fn want_images_before(&self, lsn: Lsn) {
+        self.images_before.fetch_max(lsn.0, SeqCst);
+    }
+
     /// Brings a page up to date. One whose image in the store is new enough, by the map, is not
     /// read for that. No latch may be held.
     pub fn pay(&self, page: PageId) -> Result<()> {
-        let Some(owed) = self.owed.of(page) else { return Ok(()) };
-        if self.store.lsn_of(page)?.is_some_and(|lsn| lsn >= owed.last) {
-            self.owed.remove(page);
+        let Some(owed) = self.owed_to(page) else { return Ok(()) };
+        let enough = match planted::is(Bug::OlderImagePays) {
+            true => owed.first,
+            false => owed.changes.last,
+        };
+        let has_image = self.store.lsn_of(page)?.is_some_and(|lsn| lsn >= enough);
+        if has_image || self.store.is_dropped(owed.tree) {
+            self.forget_these(page, &owed.changes);
             return Ok(());
         }
         let mut guard = self.write(page)?;
         // One that was in memory already.
-        self.pay_loaded(&mut guard)
+        self.pay_loaded(&mut guard)?;
+        // Nobody asked for it: it is the first to go.
+        guard.0.meta.referenced.store(false, Relaxed);
+        Ok(())
     }
 
     /// Nobody will want the pages of this tree: it was dropped, and the log says so.
     pub fn forget_owed(&self, tree: TreeId) {
-        if self.owed_pages() > 0 {
-            self.owed.change_pages(|pages| pages.retain(|_, owed| owed.tree != tree));
+        if self.owed_pages() == 0 {
+            return;
+        }
+        for n in 0..SHARDS {
+            let mut shard = self.table.nth(n);
+            let of_tree = shard.owed.pages.iter().filter(|(_, owed)| owed.tree == tree);
+            let pages: Vec<PageId> = of_tree.map(|(&page, _)| page).collect();
+            for page in pages {
+                self.remove_owed(&mut shard, page);
+            }
         }
     }
 
     /// Whether redo makes the page from nothing, and for which tree.
     pub(super) fn owed_creation(&self, page: PageId) -> Option<TreeId> {
-        self.owed.of(page).filter(|owed| owed.creates).map(|owed| owed.tree)
+        self.owed_to(page).filter(|owed| owed.changes.creates).map(|owed| owed.tree)
     }
 
     /// Applies what is owed to a page that was just read, before anybody else can see it. After an
     /// error it is still owed, and the frame is not to be used.
     pub(super) fn pay_loaded(&self, guard: &mut WriteGuard) -> Result<()> {
         let page = guard.page();
-        let Some(owed) = self.owed.of(page) else { return Ok(()) };
+        let Some(owed) = self.owed_to(page) else { return Ok(()) };
         let Some(apply) = self.owed.apply.get() else {
             return Err(Error::corrupt("redo is owed, and nobody can apply it", page.to_string()));
         };
         let (mut from, mut applied) = (None, 0);
-        for (lsn, change) in owed.changes() {
+        let image = page_lsn_of(&guard.0.bytes[..]);
+        for (lsn, change) in owed.changes.iter() {
             let bytes = &mut guard.0.bytes[..];
             if page_lsn_of(bytes) < lsn {
                 apply(bytes, page, change, lsn).map_err(|error| error.of_page(page))?;
@@ -234,12 +282,33 @@ impl Pool {
                 applied += 1;
             }
         }
-        if let Some(lsn) = from {
-            // Dirty before it is not owed any more: see `Owed::lowest`.
-            guard.will_change(lsn);
+        let is_same = owed.frame.is_empty() || guard.0.bytes[..] == owed.frame[..];
+        assert!(is_same, "page {page} is not what was evicted, on the image of {image}");
+        let is_image = !guard.0.meta.is_dirty();
+        if planted::is(Bug::PaidBeforeDirty) {
+            self.forget_owed_page(page);
+            yield_now();
         }
-        self.owed.remove(page);
+        if from.is_some() {
+            // Dirty before it is not owed any more: see `Pool::redo_point`. From the first change after
+            // the image, which the list need not begin with: one that makes the page replaced it.
+            guard.will_change(owed.first);
+        }
+        self.forget_owed_page(page);
         self.owed.applied.fetch_add(applied, Relaxed);
+        if from.is_some() {
+            self.keep_gathered(guard, owed.changes, is_image);
+        }
         Ok(())
+    }
+
+    /// What was owed is the list of the frame now, unless the frame has changes that it lacks.
+    fn keep_gathered(&self, guard: &WriteGuard, changes: Arc<Changes>, is_whole: bool) {
+        let mut gathered = guard.0.meta.gathered.lock();
+        if is_whole && changes.len_bytes() <= self.gathered_bytes_max() {
+            gathered.adopt(Arc::unwrap_or_clone(changes));
+        } else {
+            gathered.lose();
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! Fetching pages: hit, miss, creation, removal.
 
 use super::bad::BadPages;
+use super::changes::Tally;
 use super::frame::{new_page_buf, Body, Meta, PageBuf, ReadGuard, WriteGuard, CLEAN};
 use super::owed::Owed;
 use super::table::{Shard, Slot, Table, SHARDS};
@@ -10,11 +11,13 @@ use crate::os::sync::{condition, ArcRwLockWriteGuard, Condvar, Mutex, Ranked, Ra
 use crate::os::SIMULATED;
 use crate::store::{Compression, Store};
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::atomic::{
+    AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst,
+};
 use std::sync::{Arc, OnceLock};
 
 /// Fewest frames a pool works with: a structure change holds a handful, per thread.
-const FRAMES_MIN: usize = if SIMULATED { 16 } else { 64 };
+pub(super) const FRAMES_MIN: usize = if SIMULATED { 16 } else { 64 };
 
 pub struct PoolOptions {
     pub capacity_bytes: usize,
@@ -27,6 +30,12 @@ pub struct PoolStats {
     pub evictions: u64,
     /// Frames dirty now.
     pub dirty: u64,
+    /// Pages without a frame that changes are owed to.
+    pub owed_pages: u64,
+    /// Evictions that left the changes of a page in place of an image.
+    pub owed_evictions: u64,
+    /// Memory of changes, those of frames and those that are owed.
+    pub change_bytes: u64,
     /// Frames allocated now, free ones included.
     pub frames: u64,
     #[cfg(test)]
@@ -45,6 +54,7 @@ pub struct PoolStats {
 pub(super) struct Counters {
     pub misses: AtomicU64,
     pub evictions: AtomicU64,
+    pub owed_evictions: AtomicU64,
     pub writebacks: AtomicU64,
     pub inline_writebacks: AtomicU64,
     pub overcommits: AtomicU64,
@@ -66,8 +76,14 @@ pub struct Pool {
     /// Shard where the next search for a victim begins.
     pub(super) next_shard: AtomicUsize,
     pub(super) counters: Counters,
-    /// Dirty frames. Each counts itself.
-    pub(super) dirty: Arc<AtomicUsize>,
+    /// Sums over frames and owed pages. Each counts itself.
+    pub(super) tally: Arc<Tally>,
+    /// Whether frames gather their changes: the store has more pages than memory.
+    pub(super) gathers: AtomicBool,
+    /// Pages of trees below it get an image whenever they are evicted.
+    pub(super) first_owing_tree: AtomicU32,
+    /// Pages whose redo begins before it are written, and owed no more.
+    pub(super) images_before: AtomicU64,
     /// Wakes whoever evicts in the background, if anybody does.
     pub(super) waker: OnceLock<Waker>,
     /// Who waits in [`Pool::admit`].
@@ -95,7 +111,10 @@ impl Pool {
             free: Mutex::ranked(Rank::FreeFrames, Vec::new()),
             next_shard: AtomicUsize::new(0),
             counters: Counters::default(),
-            dirty: Arc::default(),
+            tally: Arc::default(),
+            gathers: AtomicBool::new(false),
+            first_owing_tree: AtomicU32::new(0),
+            images_before: AtomicU64::new(0),
             waker: OnceLock::new(),
             behind: Mutex::ranked(Rank::PoolSize, ()),
             caught_up: condition(Rank::PoolSizeWait),
@@ -161,7 +180,10 @@ impl Pool {
     pub fn create(&self, page: PageId, tree: TreeId) -> Result<WriteGuard> {
         assert!(page != PageId::ZERO, "page id zero means none");
         let guard = self.enter(page, tree)?;
-        guard.ok_or_else(|| Error::corrupt("page created twice", page.to_string()))
+        let guard = guard.ok_or_else(|| Error::corrupt("page created twice", page.to_string()))?;
+        // Until a change makes the page from nothing.
+        guard.0.meta.gathered.lock().lose();
+        Ok(guard)
     }
 
     /// Forgets a page without writing it.
@@ -174,7 +196,7 @@ impl Pool {
     /// that a checkpoint either has the page forgotten or replays the record that frees it.
     pub fn free(&self, page: PageId) {
         self.remove(page, || self.store.free(page));
-        self.owed.remove(page);
+        self.forget_owed_page(page);
         self.bad.remove(page);
     }
 
@@ -198,11 +220,14 @@ impl Pool {
 
     /// The lowest LSN that redo needs if the store as it is now became durable: lowest recovery
     /// LSN over dirty frames, writebacks in flight and what is owed, at most `log_end`. The caller
-    /// must have read `log_end` from the log before the call.
+    /// must have read `log_end` from the log before the call. A page goes from a frame to what is
+    /// owed and back under its shard's lock, or is dirty first: so it is seen in one of them.
     pub fn redo_point(&self, log_end: Lsn) -> Lsn {
-        let mut lowest = log_end.0.min(self.owed.lowest());
+        let mut lowest = log_end.0;
         for n in 0..SHARDS {
-            for slot in &self.table.nth(n).slots {
+            let shard = self.table.nth(n);
+            lowest = lowest.min(shard.owed.lowest());
+            for slot in &shard.slots {
                 let meta = &slot.meta;
                 lowest = lowest.min(meta.rec_lsn.load(SeqCst)).min(meta.writing_lsn.load(SeqCst));
             }
@@ -230,10 +255,15 @@ impl Pool {
 
     /// The trees of all pages in memory or owed, some of them more than once.
     pub fn trees(&self) -> Vec<TreeId> {
-        let of_shard = |n| self.table.nth(n).slots.iter().map(|s| s.meta.tree()).collect();
-        let mut trees = self.owed.trees();
-        trees.extend((0..SHARDS).flat_map(|n| -> Vec<TreeId> { of_shard(n) }));
-        trees
+        let of_shard = |n| -> Vec<TreeId> {
+            let shard = self.table.nth(n);
+            let mut trees: Vec<TreeId> = shard.owed.trees().collect();
+            trees.extend(shard.slots.iter().map(|slot| slot.meta.tree()));
+            trees.sort_unstable();
+            trees.dedup();
+            trees
+        };
+        (0..SHARDS).flat_map(of_shard).collect()
     }
 
     pub fn store(&self) -> &Arc<Store> {
@@ -247,7 +277,10 @@ impl Pool {
             hits,
             misses: counters.misses.load(Relaxed),
             evictions: counters.evictions.load(Relaxed),
-            dirty: self.dirty.load(Relaxed) as u64,
+            dirty: self.tally.dirty.load(Relaxed) as u64,
+            owed_pages: self.owed_pages() as u64,
+            owed_evictions: counters.owed_evictions.load(Relaxed),
+            change_bytes: self.tally.change_bytes.load(Relaxed) as u64,
             frames: self.frames.load(SeqCst) as u64,
             #[cfg(test)]
             free: self.free.lock().len() as u64,
@@ -298,7 +331,7 @@ impl Pool {
     fn enter(&self, page: PageId, tree: TreeId) -> Result<Option<WriteGuard>> {
         let mut bytes = self.take_buf()?;
         bytes.fill(0);
-        let meta = Arc::new(Meta::new(page, tree, Arc::clone(&self.dirty)));
+        let meta = Arc::new(Meta::new(page, tree, Arc::clone(&self.tally)));
         let body = Body { meta: Arc::clone(&meta), bytes, dead: false };
         let mut shard = self.table.shard(page);
         if shard.get(page).is_some() {
@@ -383,7 +416,7 @@ impl Pool {
     }
 
     pub(super) fn give_buf(&self, buf: PageBuf) {
-        if self.frames.load(SeqCst) > self.capacity_frames.load(SeqCst) {
+        if self.frames.load(SeqCst) > self.capacity() {
             self.frames.fetch_sub(1, SeqCst);
         } else {
             self.free.lock().push(buf);

@@ -1,6 +1,7 @@
 //! The sharded table of frames. Each shard is one mutex, a map and a slab that the clock runs over.
 
 use super::frame::{Latch, Meta};
+use super::owed_pages::OwedPages;
 use crate::base::{IdHasher, PageId};
 use crate::os::rank::Rank;
 use crate::os::sync::{condition, Condvar, Mutex, MutexGuard, Ranked};
@@ -22,6 +23,8 @@ pub(super) struct Shard {
     /// Where the clock goes on.
     pub hand: usize,
     pub hits: u64,
+    /// Changes of pages that have no frame, or whose frame is being filled.
+    pub owed: OwedPages,
 }
 
 impl Shard {

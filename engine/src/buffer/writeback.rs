@@ -6,6 +6,7 @@ use super::frame::{Latch, Meta, CLEAN};
 use super::pool::{page_lsn_of, Pool};
 use super::table::{Shard, SHARDS};
 use crate::base::{Error, Lsn, PageId, Result, PAGE_BYTES};
+use crate::os::planted::{self, Bug};
 use crate::store::PageWrite;
 use std::sync::atomic::{Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::Arc;
@@ -21,6 +22,14 @@ const WRITING_WAIT: Duration = Duration::from_millis(10);
 pub(super) struct Claim {
     meta: Arc<Meta>,
     latch: Arc<Latch>,
+}
+
+/// What became of one claimed page.
+#[derive(Clone, Copy, PartialEq)]
+enum Fate {
+    NotCopied,
+    NotStored,
+    Stored,
 }
 
 /// What became of claimed pages.
@@ -125,7 +134,7 @@ impl Pool {
                     done
                 }),
                 Err(e) => {
-                    batch.iter().for_each(|claim| self.settle(&claim.meta, false));
+                    batch.iter().for_each(|claim| self.settle(&claim.meta, Fate::NotCopied));
                     Err(e)
                 }
             };
@@ -140,7 +149,7 @@ impl Pool {
             if copy(&claim, patience, &mut copies) {
                 copied.push(claim.meta);
             } else {
-                self.settle(&claim.meta, false);
+                self.settle(&claim.meta, Fate::NotCopied);
             }
         }
         let pages = copied.iter().zip(copies.chunks_exact(PAGE_BYTES));
@@ -159,12 +168,13 @@ impl Pool {
         let mut unwritten = match self.store.write(&writes) {
             Ok(unwritten) => unwritten,
             Err(error) => {
-                copied.iter().for_each(|meta| self.settle(meta, false));
+                copied.iter().for_each(|meta| self.settle(meta, Fate::NotStored));
                 return Err(error);
             }
         };
         for meta in &copied {
-            self.settle(meta, unwritten.iter().all(|(page, _)| *page != meta.page));
+            let stored = unwritten.iter().all(|(page, _)| *page != meta.page);
+            self.settle(meta, if stored { Fate::Stored } else { Fate::NotStored });
         }
         let pages = copied.len() - unwritten.len();
         self.counters.writebacks.fetch_add(pages as u64, Relaxed);
@@ -172,13 +182,17 @@ impl Pool {
         Ok(Written { pages, refused })
     }
 
-    /// Ends a claim. A copy that did not reach the store leaves the frame as dirty as it was.
-    fn settle(&self, meta: &Arc<Meta>, stored: bool) {
+    /// Ends a claim. A copy that did not reach the store leaves the frame as dirty as it was, and
+    /// the changes that it held are in no list.
+    fn settle(&self, meta: &Arc<Meta>, fate: Fate) {
         let page: PageId = meta.page;
         let _shard = self.table.shard(page);
         let claimed = meta.writing_lsn.load(SeqCst);
         assert!(claimed != CLEAN, "only a claimed page is settled");
-        if !stored {
+        if fate == Fate::NotStored && !planted::is(Bug::FailedImageKeepsList) {
+            meta.gathered.lock().lose();
+        }
+        if fate != Fate::Stored {
             meta.set_dirty(claimed);
         }
         meta.writing_lsn.store(CLEAN, SeqCst);
@@ -199,6 +213,7 @@ fn copy(claim: &Claim, patience: Patience, out: &mut Vec<u8>) -> bool {
         return false;
     }
     out.extend_from_slice(&body.bytes[..]);
+    claim.meta.gathered.lock().restart();
     claim.meta.set_clean();
     true
 }

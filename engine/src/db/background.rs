@@ -4,9 +4,9 @@
 use super::bell::Bell;
 use super::config::Level;
 use super::engine::Engine;
-use crate::base::{Error, Result};
+use crate::base::{Error, Lsn, Result};
 use crate::os::observe;
-use crate::os::sync::{self};
+use crate::os::sync;
 use crate::os::SIMULATED;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -14,6 +14,13 @@ use std::time::Duration;
 
 /// A checkpoint starts when redo would read this share of the log's capacity.
 const CHECKPOINT_PERCENT: u64 = 40;
+/// The redo window: while most pages are not in memory, those whose redo begins further back than
+/// this share are written as they leave it, by steps of so much log. A checkpoint then has little to
+/// write, and starts at the second share.
+const WINDOW_PERCENT: u64 = 60;
+const WINDOW_CHECKPOINT_PERCENT: u64 = 80;
+const WINDOW_STEP_BYTES: u64 = if SIMULATED { 4 << 10 } else { 1 << 20 };
+const WINDOW_STEP_PAGES: usize = 64;
 /// GC copies in pieces of this size and rests in between, the less the more there is to collect.
 const GC_STEP_BYTES: u64 = 1 << 20;
 const GC_REST_MAX: Duration = Duration::from_millis(100);
@@ -68,12 +75,13 @@ struct Worker {
     step: Step,
 }
 
-const WORKERS: [Worker; 9] = [
+const WORKERS: [Worker; 10] = [
     // First: without threads it goes before the steps that need the pages.
     Worker { name: "sluice-redo", idle: REDO_IDLE, step: Engine::redo_worker_step },
     Worker { name: "sluice-log", idle: Duration::from_millis(50), step: Engine::log_step },
     Worker { name: "sluice-check", idle: Duration::from_millis(100), step: Engine::space_step },
     Worker { name: "sluice-gc", idle: Duration::from_millis(100), step: Engine::gc_step },
+    Worker { name: "sluice-age", idle: Duration::from_millis(10), step: Engine::age_step },
     Worker { name: "sluice-evict", idle: Duration::from_millis(10), step: Engine::evict_step },
     Worker { name: "sluice-revert", idle: Duration::from_millis(100), step: Engine::revert_step },
     Worker { name: "sluice-purge", idle: Duration::from_millis(100), step: Engine::purge_step },
@@ -122,7 +130,9 @@ impl Engine {
     /// Prepares log segments, writes ahead, and once a second makes the log durable.
     fn log_step(&self) -> Result<Next> {
         self.refresh_room();
-        while self.wal.prepare_step()? {}
+        let prepared = self.prepare_log();
+        let is_full = matches!(prepared, Err(Error::Full { .. }));
+        self.lease.log_is_full.store(is_full, Ordering::Relaxed);
         self.wal.write_step()?;
         let now = self.os.now_ns();
         let last = self.workers.last_log_flush_ns.load(Ordering::Relaxed);
@@ -130,21 +140,36 @@ impl Engine {
             self.workers.last_log_flush_ns.store(now, Ordering::Relaxed);
             self.flush_log()?;
         }
+        prepared?;
         Ok(Next::Idle)
+    }
+
+    /// Keeps log segments ready. On a full disk the page store gives what it has free.
+    fn prepare_log(&self) -> Result<()> {
+        loop {
+            match self.wal.prepare_step() {
+                Ok(true) => {}
+                Ok(false) => return Ok(()),
+                Err(Error::Full { .. }) if self.store.cut_free_tail()? => {}
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     /// Checkpoints, and the pages of dropped trees.
     fn space_step(&self) -> Result<Next> {
+        let shared = self.share_room();
         let dropping = self.free_dropped_step();
-        let done = match self.wants_checkpoint() {
-            true => self.checkpoint_now(),
-            false => Ok(()),
+        let done = match self.wanted_checkpoint() {
+            Some(redo_from) => self.checkpoint_from(redo_from),
+            None => Ok(()),
         };
         if self.store.wants_checkpoint() {
             // Also when there was no room to write pages: this is what makes some.
             self.checkpoint_map()?;
         }
         self.release_log();
+        shared?;
         done?;
         Ok(dropping?.into())
     }
@@ -170,18 +195,46 @@ impl Engine {
         Ok(self.rest_since(began_ns, 3 * share, GC_REST_MAX))
     }
 
-    fn wants_checkpoint(&self) -> bool {
-        let redo = self.redo_bytes();
-        let is_free = self.checkpoints.pace.lock().is_free(self.pace_point());
-        if is_free || redo >= self.log_capacity() / 100 * CHECKPOINT_PERCENT {
-            return true;
+    /// From where on redo is to begin after a checkpoint now, if one is wanted.
+    fn wanted_checkpoint(&self) -> Option<Lsn> {
+        let (redo, end, gathers) = (self.redo_bytes(), self.wal.end(), self.pool.gathers());
+        if self.checkpoints.pace.lock().is_free(self.pace_point(), gathers) {
+            return Some(end);
+        }
+        let (percent, from) = match gathers {
+            true => (WINDOW_CHECKPOINT_PERCENT, self.window_begin()),
+            false => (CHECKPOINT_PERCENT, end),
+        };
+        if redo >= self.log_capacity() / 100 * percent {
+            return Some(from);
         }
         // What was written for it can be used again.
-        if self.is_short_of_room() && redo >= 2 * self.wal.segment_bytes() {
-            return true;
+        let is_short = self.is_short_of_room() || self.lease.log_is_full.load(Ordering::Relaxed);
+        if is_short && redo >= 2 * self.wal.segment_bytes() {
+            return Some(end);
         }
         let idle_ns = self.os.now_ns().saturating_sub(self.last_checkpoint_ns());
-        redo > 0 && idle_ns >= IDLE_CHECKPOINT.as_nanos() as u64 && self.has_news()
+        let is_idle = idle_ns >= IDLE_CHECKPOINT.as_nanos() as u64;
+        (redo > 0 && is_idle && self.has_news()).then_some(end)
+    }
+
+    fn window_begin(&self) -> Lsn {
+        let window = self.log_capacity() / 100 * WINDOW_PERCENT;
+        Lsn(self.wal.end().0.saturating_sub(window))
+    }
+
+    /// Writes pages as they leave the redo window.
+    fn age_step(&self) -> Result<Next> {
+        let begin = self.window_begin();
+        let done = self.checkpoints.aged_to.load(Ordering::Relaxed);
+        if !self.pool.gathers() || begin.0 < done + WINDOW_STEP_BYTES {
+            return Ok(Next::Idle);
+        }
+        if !self.write_images_before(begin, WINDOW_STEP_PAGES)? {
+            return Ok(Next::Again);
+        }
+        self.checkpoints.aged_to.store(begin.0, Ordering::Relaxed);
+        Ok(Next::Idle)
     }
 
     /// Whether anything was logged since the last checkpoint but the checkpoint itself.

@@ -3,8 +3,8 @@
 //! Order, and why:
 //! 1. The log's end is read before anything is looked at: whatever happens later lies after it,
 //!    in the part of the log that recovery scans anyway.
-//! 2. Redo that is owed is done and dirty pages from before that point are written, unless only
-//!    space is wanted.
+//! 2. Images of pages that owe changes from before that point, or from before an earlier one, and
+//!    of dirty pages from before it are written, unless only space is wanted.
 //! 3. The redo point is taken, then the ids to come, then the registry of transactions. A
 //!    transaction in the middle of a record says so and holds the scan's start back.
 //! 4. The log is flushed; what the note says of transactions is then durable.
@@ -39,30 +39,34 @@ impl Engine {
     /// A whole checkpoint: dirty pages are written first, so that redo starts about here.
     /// Sessions go on meanwhile.
     pub fn checkpoint_now(&self) -> Result<()> {
-        self.checkpoint_with(true)
+        self.checkpoint_with(Some(self.wal.end()))
+    }
+
+    /// A checkpoint after which redo reads at most the log that lies after `redo_from` now.
+    pub(crate) fn checkpoint_from(&self, redo_from: Lsn) -> Result<()> {
+        self.checkpoint_with(Some(redo_from))
     }
 
     /// Makes the page map durable as it is, so that the space of replaced images becomes free.
     /// Writing dirty pages for that would replace as many images again.
     pub(crate) fn checkpoint_map(&self) -> Result<()> {
-        self.checkpoint_with(false)
+        self.checkpoint_with(None)
     }
 
-    fn checkpoint_with(&self, writeback: bool) -> Result<()> {
+    fn checkpoint_with(&self, images_before: Option<Lsn>) -> Result<()> {
         let one_at_a_time = self.checkpoints.turn.lock();
-        if writeback {
-            self.finish_redo()?;
-            let target = self.wal.end();
-            while !self.pool.writeback_before(target, WRITEBACK_PAGES)? {
+        if let Some(lsn) = images_before {
+            while !self.write_images_before(lsn, WRITEBACK_PAGES)? {
                 // A checkpoint needs the log in the end.
                 self.wal.check_poison()?;
+                self.check_running()?;
             }
         }
         let pace = Pace::begin(self.pace_point());
         self.write_checkpoint()?;
         *self.checkpoints.pace.lock() = pace;
         drop(one_at_a_time);
-        if writeback {
+        if images_before.is_some() {
             self.note_checkpoint();
         }
         self.announce_room();

@@ -26,6 +26,8 @@ pub(crate) struct Checkpoints {
     pub last_ns: AtomicU64,
     pub records: AtomicU64,
     pub pace: Mutex<Pace>,
+    /// Pages from before this position left the redo window.
+    pub aged_to: AtomicU64,
     /// Held for a moment at the end of each, before `room_made` is told.
     pub done: Mutex<()>,
     pub room_made: Condvar,
@@ -40,6 +42,7 @@ impl Checkpoints {
             last_ns: AtomicU64::new(0),
             records: AtomicU64::new(0),
             pace: Mutex::ranked(Rank::Pace, Pace::default()),
+            aged_to: AtomicU64::new(0),
             done: Mutex::ranked(Rank::CheckpointDone, ()),
             room_made: condition(Rank::LogRoomWait),
         }

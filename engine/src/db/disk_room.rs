@@ -120,6 +120,17 @@ impl Engine {
         }
     }
 
+    /// On a full disk: the log and the page store, of which one may have what the other lacks, give back
+    /// to it what they do not need themselves. GC comes later: it would use up what the log needs for
+    /// the checkpoint that frees what GC has moved.
+    pub(crate) fn share_room(&self) -> Result<()> {
+        if !self.is_short_of_room() {
+            return Ok(());
+        }
+        self.wal.give_back(self.log_need_bytes() + self.wal.segment_bytes())?;
+        self.store.cut_free_tail().map(drop)
+    }
+
     fn tightest(&self, purpose: Purpose) -> Measured {
         let store = Measured {
             what: "page store",
@@ -144,7 +155,8 @@ impl Engine {
     }
 
     /// The pages at the usual size of a record, with a margin, and as much as GC and the page map
-    /// keep.
+    /// keep; for all but deletes also what checkpoints append to the change log of the page map until
+    /// it is replaced.
     fn store_need_bytes(&self, purpose: Purpose) -> u64 {
         let pool = self.pool.stats();
         let store = self.store.stats();
@@ -152,11 +164,15 @@ impl Engine {
             0 => PAGE_BYTES as u64,
             pages => (store.live_bytes / pages).clamp(BLOCK_BYTES as u64, PAGE_BYTES as u64),
         };
-        let may_be_dirty = match purpose {
-            Purpose::Add => store.pages.min(self.pool.dirty_max()),
-            Purpose::Delete => 0,
+        let (may_be_dirty, map_bytes) = match purpose {
+            Purpose::Add => {
+                (store.pages.min(self.pool.dirty_max()), self.store.changes_reserve_bytes())
+            }
+            Purpose::Delete => (0, 0),
         };
-        pool.dirty.max(may_be_dirty) * record_bytes * 5 / 4 + 2 * store.segment_bytes
+        (pool.owed_pages + pool.dirty.max(may_be_dirty)) * record_bytes * 5 / 4
+            + 2 * store.segment_bytes
+            + map_bytes
     }
 
     /// One segment for outcomes, and what taking back and purging can need at most.

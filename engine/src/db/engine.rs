@@ -248,7 +248,7 @@ impl Engine {
     pub(crate) fn pace_point(&self) -> Point {
         let pool = self.pool.stats();
         let (log_end, made) = (self.wal.end().0, self.env.next_page().0);
-        Point { log_end, dirtied: pool.dirty + pool.writebacks, made }
+        Point { log_end, dirtied: pool.dirty + pool.owed_pages + pool.writebacks, made }
     }
 
     pub(crate) fn check_running(&self) -> Result<()> {

@@ -7,6 +7,8 @@ pub(crate) struct Lease {
     /// End of the log up to which nobody needs to measure again.
     pub end: AtomicU64,
     pub short: AtomicBool,
+    /// The disk had no room for the log's next segment.
+    pub log_is_full: AtomicBool,
     pub refused: AtomicU64,
     pub gc_waits: AtomicU64,
 }

@@ -262,6 +262,7 @@ impl Opening {
     fn connect(&self, wal: Arc<Wal>, store: Arc<Store>, next_page: PageId) -> Rooms {
         let capacity = usize::try_from(self.config.buffer_pool_bytes).unwrap_or(usize::MAX);
         let pool = Pool::new(Arc::clone(&store), PoolOptions { capacity_bytes: capacity });
+        pool.set_first_owing_tree(FIRST_USER_TREE);
         let env = Env::new(Arc::clone(&pool), Arc::clone(&wal), next_page);
         Rooms { wal, store, pool, env }
     }
@@ -333,7 +334,7 @@ impl Opening {
                 analysis.records,
                 scan_ns / 1_000_000,
                 engine.pool.owed_applied(),
-                engine.pool.owed_pages(),
+                engine.pool.recovered_pages(),
             ),
         );
         Ok(engine)

@@ -11,6 +11,8 @@ const HALF_BYTES: u64 = 16 << 20;
 const EQUAL_PERCENT: u128 = 90;
 /// New pages among those made dirty, from which on the others do not count.
 const NEW_PERCENT: u128 = 75;
+/// Bytes of log that are worth the image of a page.
+const WORTH_BYTES: u128 = 4096;
 
 /// What has happened since the last checkpoint; `Default`: there was none in this process.
 #[derive(Clone, Copy, Debug, Default)]
@@ -40,8 +42,9 @@ impl Pace {
         Pace { begin: at, middle: None }
     }
 
-    /// Would a checkpoint now write no more pages than one later? To be asked often.
-    pub fn is_free(&mut self, now: Point) -> bool {
+    /// Would a checkpoint now write no more pages than one later? To be asked often. `gathers`: pages
+    /// wait in memory until they are worth an image, and are counted only if they are.
+    pub fn is_free(&mut self, now: Point, gathers: bool) -> bool {
         if self.begin.log_end == 0 {
             self.begin = now;
         }
@@ -52,6 +55,9 @@ impl Pace {
         let made = u128::from(now.made.saturating_sub(self.begin.made));
         if log >= 2 * u128::from(HALF_BYTES) && made * 100 >= pages * NEW_PERCENT {
             return true;
+        }
+        if gathers && log < pages * WORTH_BYTES {
+            return false;
         }
         let middle = *self.middle.get_or_insert(now);
         let (log_first, pages_first) = middle.since(self.begin);
@@ -74,7 +80,7 @@ mod tests {
             made: 9 + mib * made_per_mib,
         };
         let mut pace = Pace::begin(at(0));
-        (0..=max).find(|&mib| pace.is_free(at(mib)))
+        (0..=max).find(|&mib| pace.is_free(at(mib), false))
     }
 
     #[test]

@@ -222,28 +222,35 @@ fn put_aside(
 impl Engine {
     /// Applies some of what recovery left. Answers whether there is more.
     pub(crate) fn redo_step(&self) -> Result<bool> {
-        let mut failure = None;
-        for (page, tree) in self.pool.next_owed(STEP_PAGES, ALL_TREES) {
+        self.pay_pages(self.pool.next_owed(STEP_PAGES, ALL_TREES))?;
+        Ok(self.pool.recovered_pages() > 0)
+    }
+
+    /// Applies what is owed to these pages, to all that can be helped; the first failure of others
+    /// is the answer.
+    fn pay_pages(&self, pages: Vec<(PageId, TreeId)>) -> Result<()> {
+        let mut outcome = Ok(());
+        for (page, tree) in pages {
             let Err(error) = self.pool.pay(page) else { continue };
             match put_aside(&self.pool, &self.unreadable, page, tree, error) {
                 Aside::Settled => {}
                 Aside::GivenUp(given_up) => self.record_redo_damage(&[given_up])?,
-                // Others can be helped all the same.
-                Aside::Later(error) | Aside::Failed(error) => failure = failure.or(Some(error)),
+                Aside::Later(error) | Aside::Failed(error) => outcome = outcome.and(Err(error)),
             }
         }
-        match failure {
-            Some(error) => Err(error),
-            None => Ok(self.pool.owed_pages() > 0),
-        }
+        outcome
     }
 
-    /// Applies all of it: what is owed holds the redo point.
-    pub(crate) fn finish_redo(&self) -> Result<()> {
-        while self.redo_step()? {
-            self.check_running()?;
-        }
-        Ok(())
+    /// Writes images of some pages whose redo begins before `lsn`: those of dirty frames, and of
+    /// pages that owe changes. Answers whether that were all.
+    pub(crate) fn write_images_before(&self, lsn: Lsn, budget_pages: usize) -> Result<bool> {
+        self.pool.want_images_before(lsn);
+        let owed = self.pool.owed_before(lsn, budget_pages);
+        let is_last = owed.len() < budget_pages;
+        let paid = self.pay_pages(owed);
+        let is_written = self.pool.writeback_before(lsn, budget_pages)?;
+        paid?;
+        Ok(is_last && is_written)
     }
 }
 

@@ -188,7 +188,8 @@ fn assert_sound(engine: &Engine, context: &str) {
 
 #[test]
 fn a_full_disk_refuses_writes_and_deleting_is_enough_to_go_on() {
-    for seed in 0..6 {
+    // Those from 6 on once had no room left for the checkpoint that would have made some.
+    for seed in (0..7).chain([35, 75, 85, 113, 136, 179]) {
         let context = format!("seed {seed}");
         let os = SimOs::new(seed);
         let mut rng = SimRng::new(seed);

@@ -8,7 +8,7 @@
 use crate::base::{Error, PageId};
 use crate::os::rank::Rank;
 use crate::os::sync::{Mutex, Ranked};
-use crate::os::Os;
+use crate::os::{Os, SIMULATED};
 use crate::store::Store;
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -17,8 +17,9 @@ use std::sync::Arc;
 /// Tries before a place is given up, and the least time between two that count.
 const TRIES: u32 = 10;
 const SPACING_NS: u64 = if cfg!(test) { 1 } else { 2_000_000_000 };
-/// A place that nobody asked for so long begins anew.
-const FORGET_NS: u64 = 120_000_000_000;
+/// A place that nobody asked for so long begins anew. In the simulator hours pass between two steps
+/// of a thread.
+const FORGET_NS: u64 = if SIMULATED { 10_000_000_000_000_000 } else { 120_000_000_000 };
 
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Place {

@@ -62,11 +62,19 @@ pub enum Bug {
     EqualKeyNotChecked,
     /// A change that is undone before its transaction ends leaves the row unlocked.
     UndoneLetsGo,
+    /// A page that is evicted without an image owes its redo from its last change on, not its first.
+    OwedTooLate,
+    /// A page is not owed any more before its frame is dirty.
+    PaidBeforeDirty,
+    /// An image with the first change that a page owes counts as one with all of them.
+    OlderImagePays,
+    /// After a failed write of its image a frame goes on with a list that lacks what the image held.
+    FailedImageKeepsList,
 }
 
 #[cfg(feature = "sim")]
 impl Bug {
-    pub const ALL: [Bug; 28] = [
+    pub const ALL: [Bug; 32] = [
         Bug::CommitWithoutFlush,
         Bug::LogWriteNotDurable,
         Bug::CheckpointWithoutStoreSync,
@@ -95,5 +103,9 @@ impl Bug {
         Bug::HalfGroupWritten,
         Bug::EqualKeyNotChecked,
         Bug::UndoneLetsGo,
+        Bug::OwedTooLate,
+        Bug::PaidBeforeDirty,
+        Bug::OlderImagePays,
+        Bug::FailedImageKeepsList,
     ];
 }

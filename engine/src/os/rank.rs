@@ -127,8 +127,9 @@ ranks! {
     Bell,
 
     // The buffer pool.
-    OwedPages,
     Shard,
+    /// `buffer`: the changes of a frame.
+    GatheredChanges,
     FreeFrames,
     PoolSize,
     Compression,

@@ -97,6 +97,14 @@ impl Store {
         let mut cp = self.checkpointer.lock();
         self.check_poison()?;
         self.free_again();
+        if self.is_full() {
+            self.cut_free_tail()?;
+            self.reserve_changes(&mut cp, note.len());
+        }
+        if cp.lacks_reserve && self.stats().releasable_bytes > 0 && self.cut_free_tail_to(0)? {
+            // GC gets it back from what this checkpoint frees.
+            self.reserve_changes(&mut cp, note.len());
+        }
         let new_map = self.snapshot_if_wanted(&mut cp)?;
         let capture = self.state.write().capture(new_map.is_some());
         let prepared = self.prepare(&cp, new_map.as_ref(), &capture, note, flush_log_past);
@@ -147,7 +155,7 @@ impl Store {
     }
 
     /// What the next checkpoint may append without new space: see [`Store::wants_checkpoint`].
-    pub(super) fn changes_reserve_bytes(&self) -> u64 {
+    pub fn changes_reserve_bytes(&self) -> u64 {
         self.segment_bytes.min(CHANGES_RESERVE_BYTES_MAX)
     }
 

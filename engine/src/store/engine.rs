@@ -321,6 +321,32 @@ impl Store {
         }
     }
 
+    /// On a full disk: free segments at the end of the file go back to it, beyond those that GC needs,
+    /// so that the map and the log find room. Answers whether any did.
+    pub fn cut_free_tail(&self) -> Result<bool> {
+        self.cut_free_tail_to(RESERVED_SEGMENTS)
+    }
+
+    /// As [`Store::cut_free_tail`], but leaves only `keep` free segments.
+    pub(super) fn cut_free_tail_to(&self, keep: usize) -> Result<bool> {
+        let _growth = self.growth.lock();
+        let (before, count) = {
+            let mut state = self.state.write();
+            let before = state.segments.count();
+            (before, state.segments.cut(keep, &self.epochs))
+        };
+        if count == before {
+            return Ok(false);
+        }
+        // Until this is done nobody can use the place again: the file grows under the same lock.
+        match self.pages.cut(count as u64 * self.segment_bytes) {
+            Ok(()) => Ok(true),
+            // A file that is longer than the table of segments does no harm.
+            Err(Error::Full { .. }) => Ok(false),
+            Err(error) => Err(self.poisoned_by(error)),
+        }
+    }
+
     pub(super) fn write_tail(&self) -> Result<()> {
         self.pages.write_tail().map_err(|error| self.poisoned_by(error))
     }
@@ -330,9 +356,14 @@ impl Store {
         self.state.read().max_page
     }
 
-    #[cfg(test)]
+    /// Pages that it has.
     pub fn pages(&self) -> u64 {
         self.state.read().pages
+    }
+
+    /// Whether writes of the tree's pages are dropped: it is being freed.
+    pub fn is_dropped(&self, tree: TreeId) -> bool {
+        self.state.read().dropped.contains_key(&tree)
     }
 
     /// Pages of a tree and the bytes they take on disk.

@@ -46,7 +46,8 @@ impl Store {
 
     fn read_leaf(&self, missing: &Missing) -> Result<Vec<(usize, Entry)>> {
         add(&self.counters.map_leaf_reads, 1);
-        let segments = self.state.read().segments.count() as u64;
+        // The file may have become shorter since: an entry that was replaced may lie beyond its end.
+        let segments = super::entry::PLACE_END / self.segment_bytes;
         let read = missing.read().and_then(|entries| {
             let possible = |e: &Entry| e.is_possible(self.segment_bytes, segments);
             match entries.iter().find(|(_, entry)| !possible(entry)) {

@@ -241,6 +241,13 @@ impl PagesFile {
         true
     }
 
+    /// Gives the space beyond `len` back to the file system.
+    pub fn cut(&self, len: u64) -> Result<()> {
+        self.file.set_len(len)?;
+        self.written_since_sync.fetch_add(1, Relaxed);
+        Ok(())
+    }
+
     /// Makes the file at least `len` bytes long.
     pub fn grow(&self, len: u64) -> Result<()> {
         if len >= super::entry::PLACE_END {

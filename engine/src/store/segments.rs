@@ -137,6 +137,25 @@ impl SegmentTable {
         self.free.push_front((segment, 0));
     }
 
+    /// Takes free segments off the end of the file, which no read can see any more; leaves `keep`
+    /// free ones. Answers how many segments are left.
+    pub fn cut(&mut self, keep: usize, epochs: &Epochs) -> usize {
+        while self.free.len() > keep {
+            let last = self.segments.len() - 1;
+            let Some(at) = self.free.iter().position(|&(segment, _)| segment == last) else {
+                break;
+            };
+            let (_, epoch) = self.free[at];
+            let seen = epoch > 0 && !epochs.has_passed(epoch - 1);
+            if seen || self.segments[last].changed {
+                break;
+            }
+            self.free.remove(at);
+            self.segments.pop();
+        }
+        self.segments.len()
+    }
+
     pub fn close(&mut self, segment: usize) {
         assert!(self.segments[segment].usage == Use::Open);
         self.closings += 1;

@@ -164,6 +164,17 @@ impl Wal {
         self.poison_unless_full(done)
     }
 
+    /// On a full disk: gives files back that are kept for reuse, all but `keep_bytes` of room.
+    pub fn give_back(&self, keep_bytes: u64) -> Result<()> {
+        self.check_poison()?;
+        loop {
+            let given = self.segments.give_back_step(self.ring.end(), keep_bytes);
+            if !self.poison_unless_full(given)? {
+                return Ok(());
+            }
+        }
+    }
+
     /// From the next [`Wal::prepare_step`] on; see [`WalOptions::capacity_bytes`].
     pub fn set_capacity_bytes(&self, bytes: u64) {
         self.capacity_bytes.store(bytes, Ordering::Relaxed);

@@ -271,6 +271,24 @@ impl Segments {
             let over = files * self.segment_bytes > capacity_bytes;
             over.then(|| set.free.pop_front()).flatten()
         };
+        self.remove(surplus)
+    }
+
+    /// On a full disk: removes one free file, if after that the stream still has `keep_bytes` to grow.
+    /// Answers whether it did.
+    pub fn give_back_step(&self, stream_end: u64, keep_bytes: u64) -> Result<bool> {
+        let Some(_sole) = self.maintain.try_lock() else { return Ok(false) };
+        let surplus = {
+            let mut set = self.set.write();
+            let files = set.free.len() as u64;
+            let room = self.end().saturating_sub(stream_end) + files * self.segment_bytes;
+            let has_surplus = room >= keep_bytes + self.segment_bytes;
+            has_surplus.then(|| set.free.pop_front()).flatten()
+        };
+        self.remove(surplus)
+    }
+
+    fn remove(&self, surplus: Option<Free>) -> Result<bool> {
         let Some(Free { file, .. }) = surplus else { return Ok(false) };
         self.os.remove(file.path())?;
         count(&self.removed, 1);

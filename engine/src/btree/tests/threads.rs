@@ -88,6 +88,10 @@ fn threads_agree_with_their_models() {
     assert_same(&tree, &model, &mut Draw::new(5));
     assert_replay_gives_same_pages(&env);
     let end = env.wal.end();
+    env.pool.want_images_before(end);
+    for (page, _) in env.pool.owed_before(end, usize::MAX) {
+        env.pool.pay(page).unwrap();
+    }
     while !env.pool.writeback_before(end, 1000).unwrap() {}
     assert_eq!(env.pool.redo_point(end), end);
     let stats = env.pool.stats();
