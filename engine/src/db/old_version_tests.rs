@@ -478,9 +478,13 @@ fn a_reader_that_comes_from_a_reverted_version_starts_again() {
     assert!(header() != seen, "it is reverted");
     let kept = engine.ctx.old.all_below(gate.id(), &key, seen.lsn).unwrap();
     assert_eq!(kept.len(), 1, "for the oldest snapshot");
-    let view = reader.session.view();
-    let gone = reader.session.older_version(view, gate, &key, seen);
-    assert!(matches!(gone, Err(Error::NotRetained)), "{gone:?}");
+    for isolation in [Isolation::RepeatableRead, Isolation::ReadUncommitted] {
+        reader.set_isolation(isolation);
+        let view = reader.session.view();
+        let gone = reader.session.older_version(view, gate, &key, seen);
+        assert!(matches!(gone, Err(Error::NotRetained)), "{isolation:?}: {gone:?}");
+    }
+    reader.set_isolation(Isolation::RepeatableRead);
     let rows =
         |filler| Model::from([(apart(0).id, filled(0, 300)), (apart(1).id, filled(1, filler))]);
     assert_is(&mut reader, &table, &rows(301), "the reader");

@@ -126,8 +126,11 @@ impl Session {
             let record = match read {
                 // Not kept because no snapshot lies between it and its neighbours: the next
                 // older one that was kept leads on.
+                // A dirty read looks only for versions of a writer that is not wholly reverted, and
+                // those are kept: the entry is another one by now.
+                Err(Error::NotRetained) if view.dirty => return Err(Error::NotRetained),
                 Err(Error::NotRetained) => {
-                    match self.kept_below(view, gate, key, header.lsn)? {
+                    match self.kept_below(gate, key, header.lsn)? {
                         Some(older) => older,
                         // Below the log everything that this snapshot sees was kept.
                         None if self.ctx.stands(gate, key, head)? => return Ok(None),
@@ -155,14 +158,8 @@ impl Session {
     /// The next version below `lsn` that was kept, of which the snapshot sees nothing. One that it
     /// sees is not in the chain: what replaced it there would have been kept, and found first. It was
     /// moved before its writer was rolled back, and ids that are reverted and forgotten count as seen.
-    fn kept_below(
-        &self,
-        view: View,
-        gate: &TreeGate,
-        key: &[u8],
-        lsn: Lsn,
-    ) -> Result<Option<VersionRecord>> {
-        let takes_all = view.dirty || planted::is(Bug::LivesNotKeptApart);
+    fn kept_below(&self, gate: &TreeGate, key: &[u8], lsn: Lsn) -> Result<Option<VersionRecord>> {
+        let takes_all = planted::is(Bug::LivesNotKeptApart);
         let mut at = lsn;
         while let Some((older, record)) = self.ctx.old.next_below(gate.id(), key, at)? {
             if takes_all || !self.sees(record.txn) {
