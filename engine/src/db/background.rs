@@ -38,6 +38,9 @@ const STATISTICS_RESTS: u32 = 4;
 const STATISTICS_REST_MAX: Duration = Duration::from_millis(100);
 const EVICT_STEP_PAGES: usize = 64;
 const IDLE_CHECKPOINT: Duration = Duration::from_secs(30);
+/// Less log than this between two checkpoints of an idle engine: pages that owe changes are written
+/// as well.
+const QUIET_BYTES: u64 = 4 << 20;
 /// Only recovery leaves something to redo.
 const REDO_IDLE: Duration = Duration::from_secs(3600);
 /// In the simulator much is to happen while redo is owed.
@@ -214,8 +217,10 @@ impl Engine {
             return Some(end);
         }
         let idle_ns = self.os.now_ns().saturating_sub(self.last_checkpoint_ns());
-        let is_idle = idle_ns >= IDLE_CHECKPOINT.as_nanos() as u64;
-        (redo > 0 && is_idle && self.has_news()).then_some(end)
+        let is_due = idle_ns >= IDLE_CHECKPOINT.as_nanos() as u64;
+        // While much is logged the window alone bounds redo: images of all would be a burst.
+        let is_quiet = !gathers || self.logged_since_checkpoint() < QUIET_BYTES;
+        (redo > 0 && is_due && self.has_news()).then_some(if is_quiet { end } else { from })
     }
 
     fn window_begin(&self) -> Lsn {
@@ -237,9 +242,13 @@ impl Engine {
         Ok(Next::Idle)
     }
 
-    /// Whether anything was logged since the last checkpoint but the checkpoint itself.
+    /// Whether anything was logged since the last whole checkpoint but the checkpoint itself.
     fn has_news(&self) -> bool {
         self.wal.stats().records > self.checkpoints.records.load(Ordering::Relaxed)
+    }
+
+    fn logged_since_checkpoint(&self) -> u64 {
+        self.wal.end().0.saturating_sub(self.checkpoints.log_end.load(Ordering::Relaxed))
     }
 
     fn redo_worker_step(&self) -> Result<Next> {

@@ -1,11 +1,13 @@
 //! CHECK TABLE compares indexes with rows in bounded memory, and a kill ends it and other long work.
 
 use super::damage_tests::{geometry, open_with, spec};
+use super::lease::Purpose;
 use super::*;
 use crate::base::{Error, Result};
 use crate::os::sim::SimOs;
 use std::cell::Cell;
 use std::ops::Bound;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -158,6 +160,38 @@ fn a_kill_ends_the_wait_for_room_in_the_log() {
     killer.join().unwrap();
     drop(trx);
     engine.set_log_capacity_bytes(1 << 20);
+    engine.shutdown().unwrap();
+}
+
+/// The wait for room in the log is limited by time: to be woken without any room does not use it up.
+#[test]
+fn wake_ups_do_not_shorten_the_wait_for_room_in_the_log() {
+    let mut config = Config::new("/data");
+    config.buffer_pool_bytes = 1 << 20;
+    let engine = Engine::open_with(SimOs::new(1), config, geometry(), Arc::new(NoHost)).unwrap();
+    let table = filled(&engine, 10, |id| (0, id));
+    engine.set_log_capacity_bytes(0);
+    let is_done = AtomicBool::new(false);
+    // So many waits of 20 ms would be 62 s.
+    let asked = Cell::new(0);
+    let killed = || {
+        if asked.replace(asked.get() + 1) == 3100 {
+            engine.set_log_capacity_bytes(1 << 20);
+        }
+        false
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_done.load(Ordering::Relaxed) {
+                engine.announce_room();
+                std::thread::yield_now();
+            }
+        });
+        let admitted = engine.admit(Purpose::Add, &killed);
+        is_done.store(true, Ordering::Relaxed);
+        admitted.unwrap();
+    });
+    drop(table);
     engine.shutdown().unwrap();
 }
 

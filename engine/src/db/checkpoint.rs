@@ -60,6 +60,11 @@ impl Engine {
                 // A checkpoint needs the log in the end.
                 self.wal.check_poison()?;
                 self.check_running()?;
+                if self.store.wants_checkpoint() {
+                    // Dead space does not wait for all of them.
+                    self.write_checkpoint()?;
+                    self.announce_room();
+                }
             }
         }
         let pace = Pace::begin(self.pace_point());

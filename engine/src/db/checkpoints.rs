@@ -22,9 +22,10 @@ pub(crate) struct Checkpoints {
     pub state: Mutex<CheckpointState>,
     /// The redo point of the last one, for those who wait for room in the log.
     pub redo_from: AtomicU64,
-    /// When the last whole one ended, and how many records had been logged then.
+    /// When the last whole one ended, how many records had been logged then, and up to where.
     pub last_ns: AtomicU64,
     pub records: AtomicU64,
+    pub log_end: AtomicU64,
     pub pace: Mutex<Pace>,
     /// Pages from before this position left the redo window.
     pub aged_to: AtomicU64,
@@ -41,6 +42,7 @@ impl Checkpoints {
             state: Mutex::ranked(Rank::CheckpointState, state),
             last_ns: AtomicU64::new(0),
             records: AtomicU64::new(0),
+            log_end: AtomicU64::new(0),
             pace: Mutex::ranked(Rank::Pace, Pace::default()),
             aged_to: AtomicU64::new(0),
             done: Mutex::ranked(Rank::CheckpointDone, ()),

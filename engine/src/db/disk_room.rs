@@ -20,8 +20,9 @@ use std::time::Duration;
 /// A measurement is good for this share of what it found beyond the reserve.
 const LEASE_SHARE: u64 = 8;
 const LEASE_BYTES_MAX: u64 = 32 << 20;
-/// Longest that one row operation waits for GC to catch up.
-const GC_WAIT_MAX: Duration = Duration::from_secs(1);
+/// Rest of a row operation for each percent that GC is behind, and its limit.
+const GC_REST_PER_PERCENT: Duration = Duration::from_micros(40);
+const GC_REST_MAX: Duration = Duration::from_millis(40);
 /// Longest that a delete waits for room.
 const DELETE_WAIT_MAX: Duration = Duration::from_secs(4);
 /// Page ids left for what is under way, and for deletes.
@@ -110,8 +111,7 @@ impl Engine {
             }
             if self.config.background {
                 self.wake_background();
-                self.wait_for_announcement(GC_WAIT_SLICE);
-                waited += GC_WAIT_SLICE;
+                waited += self.wait_for_announcement(GC_WAIT_SLICE);
             } else {
                 // What fails here is seen in the next measurement.
                 let _ = self.step();
@@ -182,17 +182,13 @@ impl Engine {
         owed + self.wal.segment_bytes()
     }
 
-    /// Waits, for a while, while more dead bytes are in the store than GC can cope with.
+    /// Rests as long as the dead bytes in the store ask for: so GC keeps up, and nobody waits for long.
     pub(crate) fn wait_for_gc(&self) {
-        if !self.store.is_behind() || !self.config.background {
+        let debt_percent = self.store.debt_percent();
+        if debt_percent == 0 || !self.config.background {
             return;
         }
         self.lease.gc_waits.fetch_add(1, Relaxed);
-        let mut waited = Duration::ZERO;
-        while self.store.is_behind() && waited < GC_WAIT_MAX {
-            self.wake_background();
-            self.wait_for_announcement(GC_WAIT_SLICE);
-            waited += GC_WAIT_SLICE;
-        }
+        self.wait_for_announcement(GC_REST_MAX.min(GC_REST_PER_PERCENT * debt_percent as u32));
     }
 }

@@ -17,7 +17,7 @@ use crate::catalog::Catalog;
 use crate::os::observe::{self, Wait};
 use crate::os::planted::{self, Bug};
 use crate::os::rank::Rank;
-use crate::os::sync::{Mutex, Ranked, RwLock};
+use crate::os::sync::{now_ns, Mutex, Ranked, RwLock};
 use crate::os::Os;
 use crate::store::Store;
 use crate::txn::{Context, Open, Owner, Session, Sweep};
@@ -132,8 +132,12 @@ impl Engine {
     /// The owner of a session's locks, which [`Engine::interrupt`] finds from now on.
     pub(crate) fn register_session(&self, session: u64) -> Arc<Owner> {
         let owner = self.ctx.locks.owner(session);
-        self.sessions.lock().insert(session, Arc::downgrade(&owner));
+        self.register_owner(session, &owner);
         owner
+    }
+
+    pub(crate) fn register_owner(&self, session: u64, owner: &Arc<Owner>) {
+        self.sessions.lock().insert(session, Arc::downgrade(owner));
     }
 
     pub(crate) fn forget_session(&self, session: u64) {
@@ -205,8 +209,7 @@ impl Engine {
             // Without a store there will be no checkpoint.
             self.store.check_poison()?;
             self.wake_background();
-            self.wait_for_announcement(slice);
-            waited += slice;
+            waited += self.wait_for_announcement(slice);
             if waited > LOG_WAIT_MAX {
                 return Err(Error::Full { what: "log" });
             }
@@ -214,10 +217,13 @@ impl Engine {
         Ok(())
     }
 
-    /// Returns after a checkpoint, at the latest after `slice`.
-    pub(crate) fn wait_for_announcement(&self, slice: Duration) {
+    /// Returns after a checkpoint, at the latest after `slice`; answers how long it took. A thread
+    /// that comes late to the processor has waited no longer.
+    pub(crate) fn wait_for_announcement(&self, slice: Duration) -> Duration {
+        let begun_ns = now_ns();
         let mut guard = self.checkpoints.done.lock();
         observe::waiting(Wait::LogRoom, || self.checkpoints.room_made.wait_for(&mut guard, slice));
+        Duration::from_nanos(now_ns() - begun_ns).min(slice)
     }
 
     pub(crate) fn last_checkpoint_ns(&self) -> u64 {
@@ -228,6 +234,7 @@ impl Engine {
     pub(crate) fn note_checkpoint(&self) {
         self.checkpoints.last_ns.store(self.os.now_ns(), Ordering::Relaxed);
         self.checkpoints.records.store(self.wal.stats().records, Ordering::Relaxed);
+        self.checkpoints.log_end.store(self.wal.end().0, Ordering::Relaxed);
     }
 
     /// A checkpoint is done: what it allows may go on.

@@ -140,7 +140,7 @@ impl Store {
         if !capture.releasable.is_empty() {
             self.full.store(false, Relaxed);
         }
-        self.refresh_behind();
+        self.refresh_debt();
         if cp.has_obsolete && remove_obsolete(&*self.os, &self.dir, sb.map_generation).is_ok() {
             cp.has_obsolete = false;
         }

@@ -22,7 +22,7 @@ use crate::os::rank::Rank;
 use crate::os::sync::{Mutex, Ranked, RwLock};
 use crate::os::{AlignedBuf, File, OpenMode, Os};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
 
 /// What the map knows about a page that was read.
@@ -48,8 +48,8 @@ pub struct Store {
     poison: Mutex<Option<String>>,
     pub(super) counters: Counters,
     pub(super) policy: SpacePolicy,
-    /// See [`Store::is_behind`] and [`Store::is_full`].
-    pub(super) behind: AtomicBool,
+    /// See [`Store::debt_percent`] and [`Store::is_full`].
+    pub(super) debt_percent: AtomicU64,
     pub(super) full: AtomicBool,
     pub(super) short: AtomicBool,
 }
@@ -143,7 +143,7 @@ impl Store {
             poison: Mutex::ranked(Rank::StorePoison, None),
             counters: Counters::default(),
             policy: SpacePolicy::default(),
-            behind: AtomicBool::new(false),
+            debt_percent: AtomicU64::new(0),
             full: AtomicBool::new(false),
             short: AtomicBool::new(false),
             os,
@@ -275,7 +275,7 @@ impl Store {
             next += placed.len();
             if full {
                 self.open_segment(kind)?;
-                self.refresh_behind();
+                self.refresh_debt();
             }
         }
         self.pages.write_tail_if_idle().map_err(|error| self.poisoned_by(error))

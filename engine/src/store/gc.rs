@@ -56,7 +56,7 @@ impl Store {
             let Some(victim) = &mut collector.victim else { break };
             moved_bytes += self.move_some(victim, budget_bytes - moved_bytes)?;
         }
-        self.refresh_behind();
+        self.refresh_debt();
         Ok(moved_bytes)
     }
 

@@ -3,8 +3,8 @@
 //! Dead bytes pass through two stages: *collectable*, in segments that hold live records too,
 //! until GC has moved those; then *releasable*, until a checkpoint has forgotten the segment. Each
 //! stage has its share of the live bytes. GC begins at its share and works the harder the closer
-//! it comes to the limit; a checkpoint is due at its share; when both together are still too much,
-//! writers wait ([`Store::is_behind`]).
+//! it comes to the limit; a checkpoint is due at its share; when both together come near the limit,
+//! writers rest after each change, the longer the more dead bytes there are ([`Store::debt_percent`]).
 
 use super::engine::Store;
 use super::entry::Entry;
@@ -18,7 +18,7 @@ pub struct SpacePolicy {
     pub gc_percent: u64,
     /// Releasable bytes that call for a checkpoint.
     pub checkpoint_percent: u64,
-    /// Dead bytes of both stages at which writers wait.
+    /// Dead bytes of both stages that writers keep away from.
     pub limit_percent: u64,
 }
 
@@ -34,6 +34,8 @@ const LOGGED_CHANGE_BYTES_MAX: u64 = 40;
 /// Fewer dead segments than this are not worth a checkpoint: the constant beside the shares.
 const CHECKPOINT_SEGMENTS_MIN: u64 = 4;
 const LIMIT_SEGMENTS_MIN: u64 = 12;
+/// Share of the limit of dead bytes from which on writers rest.
+const DEBT_BEGIN_PERCENT: u64 = 80;
 const GAIN_SHARE: u64 = 10;
 const GAIN_SHARE_FULL: u64 = 64;
 
@@ -99,17 +101,22 @@ impl Store {
             + LIMIT_SEGMENTS_MIN * self.segment_bytes
     }
 
-    /// GC and checkpoints do not keep up: whoever makes more dead bytes should wait. What they
-    /// cannot free (damaged segments, padding) does not count.
-    pub fn is_behind(&self) -> bool {
-        self.behind.load(Relaxed)
+    /// How far GC and checkpoints are behind: writers, who make more dead bytes, rest in proportion.
+    /// 0: not at all; 100: the dead bytes are at their limit. What GC and checkpoints cannot free
+    /// (damaged segments, padding) does not count.
+    pub fn debt_percent(&self) -> u64 {
+        self.debt_percent.load(Relaxed)
     }
 
     /// To be called whenever dead bytes became more, by about a segment, or fewer.
-    pub(super) fn refresh_behind(&self) {
+    pub(super) fn refresh_debt(&self) {
         let totals = self.totals();
         let dead = totals.collectable_bytes + totals.releasable_bytes;
-        self.behind.store(dead > self.dead_limit_bytes(&totals), Relaxed);
+        let limit = self.dead_limit_bytes(&totals);
+        // From where on GC works flat out to the limit, and beyond.
+        let begin = limit / 100 * DEBT_BEGIN_PERCENT;
+        let percent = dead.saturating_sub(begin) * 100 / (limit - begin).max(1);
+        self.debt_percent.store(percent, Relaxed);
     }
 
     /// The owner found that the disk has no room to spare (or that it has again): then all dead
