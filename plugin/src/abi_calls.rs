@@ -357,6 +357,29 @@ fn sluice_set_replace(handler: *mut Handler, on: u32) -> i32 {
     })
 }
 
+fn sluice_copy_begin(handler: *mut Handler, session: *mut Session) -> i32 {
+    guard(|| {
+        // SAFETY: arguments 1 and 2.
+        let (handler, session) = unsafe { (borrow(handler)?, borrow(session)?) };
+        handler.copies = true;
+        session.copy_begin();
+        Ok(0)
+    })
+}
+
+fn sluice_copy_end(handler: *mut Handler, session: *mut Session, keep: u32) -> i32 {
+    guard(|| {
+        // SAFETY: arguments 1 and 2.
+        let (handler, session) = unsafe { (borrow(handler)?, borrow(session)?) };
+        handler.copies = false;
+        match keep {
+            0 => session.copy_abort(),
+            _ => session.copy_end()?,
+        }
+        Ok(0)
+    })
+}
+
 fn sluice_reset(handler: *mut Handler) -> i32 {
     guard(|| {
         // SAFETY: argument 1.

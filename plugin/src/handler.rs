@@ -140,6 +140,8 @@ pub struct Handler {
     /// the record with the end of a range. Empty: none.
     wants_row: Vec<bool>,
     pub replace: bool,
+    /// ALTER TABLE copies rows into the table: [`Session::copy_begin`].
+    pub copies: bool,
     /// Scans of rows show a held one as it was committed last, before they wait for it.
     semi_consistent: bool,
     pub autoinc: Autoinc,
@@ -183,6 +185,7 @@ impl Handler {
             keyread: Keyread::Off,
             wants_row: Vec::new(),
             replace: false,
+            copies: false,
             semi_consistent: false,
             autoinc: Autoinc::default(),
             range_end: None,
@@ -327,9 +330,15 @@ impl Handler {
             self.row_key = self.table.next_hidden_key()?.to_be_bytes().to_vec();
         }
         self.make_entries(0, record);
-        session.trx.set_replace(self.replace);
+        let trx = session.inserter(self.copies);
+        trx.set_replace(self.replace);
         let entries = as_entries(&self.entries[0]);
-        session.trx.insert(&self.table, &RowWrite { entries: &entries })
+        trx.insert(&self.table, &RowWrite { entries: &entries })?;
+        if self.copies {
+            session
+                .copied(entries.iter().map(|entry| entry.key.len() + entry.payload.len()).sum())?;
+        }
+        Ok(())
     }
 
     pub fn update(
@@ -363,7 +372,7 @@ impl Handler {
     /// The key of the last duplicate. The transaction knows it: a row that moves to another partition
     /// fails in another handler than the one that the server asks.
     pub fn duplicate_key(&self, session: &Session) -> usize {
-        self.shape.key_of_index(session.trx.duplicate_index())
+        self.shape.key_of_index(session.duplicate_index(self.copies))
     }
 
     fn took_lock(&self, session: &Session) -> bool {

@@ -5,6 +5,17 @@ use sluice_engine::db::{Engine, Isolation, Savepoint, Trx};
 use std::sync::Arc;
 use std::time::Duration;
 
+/// A copy's transactions take about so many bytes of rows each.
+const COPY_BYTES_MAX: usize = 1 << 20;
+
+/// ALTER TABLE copies rows in transactions of their own, one after the other. If it fails, the new
+/// table is dropped, so nobody needs one that holds all rows: the log behind it could not go, and
+/// its versions would have to be moved out of the log's way. (InnoDB writes no undo there.)
+struct Copying {
+    trx: Trx,
+    bytes: usize,
+}
+
 pub struct Session {
     pub id: u64,
     engine: Arc<Engine>,
@@ -17,6 +28,7 @@ pub struct Session {
     /// The server has asked for `prepare`, also where there was nothing to do.
     sealed: bool,
     in_statement: bool,
+    copying: Option<Copying>,
     /// Rows with AUTO_INCREMENT that the statement is still thought to insert.
     pub autoinc_rows: u64,
 }
@@ -33,7 +45,63 @@ impl Session {
             prepared: false,
             sealed: false,
             in_statement: false,
+            copying: None,
             autoinc_rows: 0,
+        }
+    }
+
+    /// From now on rows come that ALTER TABLE copies into a table that no one else can see.
+    pub fn copy_begin(&mut self) {
+        if self.copying.is_none() {
+            self.copying = Some(Copying { trx: self.trx.beside(), bytes: 0 });
+        }
+    }
+
+    /// All rows are copied. The log makes them durable before the table gets its name.
+    pub fn copy_end(&mut self) -> Result<()> {
+        let Some(mut copying) = self.copying.take() else { return Ok(()) };
+        let done = copying.trx.commit(false);
+        self.copy_is_over(copying);
+        done
+    }
+
+    /// What the last transaction of the copy wrote is taken back; the table will be dropped.
+    pub fn copy_abort(&mut self) {
+        let Some(mut copying) = self.copying.take() else { return };
+        copying.trx.rollback();
+        self.copy_is_over(copying);
+    }
+
+    fn copy_is_over(&self, copying: Copying) {
+        drop(copying);
+        // The copy's transaction was the one that a kill finds.
+        self.trx.register();
+    }
+
+    /// The transaction that inserts a row of a table that is (not) being copied to.
+    pub fn inserter(&mut self, copies: bool) -> &mut Trx {
+        match &mut self.copying {
+            Some(copying) if copies => &mut copying.trx,
+            _ => &mut self.trx,
+        }
+    }
+
+    /// A row of so many bytes was copied.
+    pub fn copied(&mut self, bytes: usize) -> Result<()> {
+        let Some(copying) = &mut self.copying else { return Ok(()) };
+        copying.bytes += bytes;
+        if copying.bytes < COPY_BYTES_MAX {
+            return Ok(());
+        }
+        copying.bytes = 0;
+        copying.trx.commit(false)
+    }
+
+    /// The index in which the last row to be inserted was a duplicate.
+    pub fn duplicate_index(&self, copies: bool) -> usize {
+        match &self.copying {
+            Some(copying) if copies => copying.trx.duplicate_index(),
+            _ => self.trx.duplicate_index(),
         }
     }
 
@@ -112,11 +180,13 @@ impl Session {
     /// it finds prepared (`xarecover_handlerton` never looks at its list).
     pub fn commit(&mut self, binlog_decides: bool) -> Result<()> {
         let flush = !(self.ordered && self.covered && binlog_decides);
+        self.copy_end()?;
         self.forget();
         self.trx.commit(flush)
     }
 
     pub fn rollback(&mut self) {
+        self.copy_abort();
         self.forget();
         self.trx.rollback();
     }

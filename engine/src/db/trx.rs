@@ -60,6 +60,20 @@ impl Trx {
         }
     }
 
+    /// A second transaction of the same session. A kill of the session finds this one, until
+    /// [`Trx::register`] of the first.
+    pub fn beside(&self) -> Trx {
+        let mut beside = self.engine.begin(self.session_id);
+        beside.set_isolation(self.session.isolation);
+        beside.session.lock_timeout = self.session.lock_timeout;
+        beside
+    }
+
+    /// A kill of the session finds this transaction from now on.
+    pub fn register(&self) {
+        self.engine.register_owner(self.session_id, &self.session.owner);
+    }
+
     pub fn set_isolation(&mut self, isolation: Isolation) {
         self.session.isolation = isolation;
     }

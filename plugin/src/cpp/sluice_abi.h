@@ -351,6 +351,10 @@ int32_t sluice_lock(sluice_handler *handler, uint32_t lock, uint32_t wait);
 /* Only in builds for tests: is the mistake of this name (see planted.rs) on? */
 uint32_t sluice_planted(const char *name);
 int32_t sluice_set_replace(sluice_handler *handler, uint32_t on);
+/* Until sluice_copy_end, rows that are inserted are those of a table that the server drops if the
+   statement fails: they are committed piece by piece. keep: 0 if it has failed. */
+int32_t sluice_copy_begin(sluice_handler *handler, sluice_session *session);
+int32_t sluice_copy_end(sluice_handler *handler, sluice_session *session, uint32_t keep);
 /* The statement is over: back to plain reads of whole rows. */
 int32_t sluice_reset(sluice_handler *handler);
 /* Index entries alone are enough. 2: what they do not have stays in the record as it is. */
