@@ -11,6 +11,13 @@ KIND ?=
 PRESET ?= oltp
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
+# Another server than the default, a release or a series: a prefix of its own, the same target directory.
+SERVER ?=
+ifneq ($(SERVER),)
+export SLUICE_MARIADB_VERSION := $(SERVER)
+export SLUICE_PREFIX := $(CURDIR)/.prefix-$(SERVER)
+endif
+
 # Variables that are parameters of a preset, as options: THREADS="1 16" is --threads 1,16.
 BENCH_LISTS := ONLY WORKLOADS THREADS SIZE_GB WHEN CHANGE REPLICA_ENGINES APPLY_THREADS RECEIVERS VALUE_MIB ROW_BYTES
 BENCH_VALUES := MINUTES REPETITIONS TABLES ROWS POOL_MIB LOG_MIB SETTLE WARMUP TPS_SECONDS PS_MODE
@@ -40,7 +47,7 @@ build-myrocks = scripts/fetch-myrocks
 built:
 	@scripts/build
 
-test: ## every test; the last line is "N passed, N failed"; ONLY='STEP ...': these steps of scripts/test
+test: ## every test, its last line "N passed, N failed"; ONLY='STEP ...'; SERVER=11.8 as for each verb
 	@ONLY='$(ONLY)' scripts/test
 
 check: ## format, lints, docs, licences, shellcheck, rules of the house; KIND=deny: advisories, sources
@@ -97,10 +104,10 @@ fuzz: ## every decoder with mutated inputs, SECONDS=60 each; KIND=damage: every 
 fuzz-decoders = SLUICE_FUZZ_SECONDS=$(SECONDS) $(FUZZ) --workspace --lib -- fuzz_ --nocapture --test-threads 2
 fuzz-damage = SLUICE_DAMAGE_STRIDE=1 $(FUZZ) -p sluice-engine --lib -- damage_tests --nocapture
 
-clean: ## what cargo and the tests made; KIND=all: the MariaDB prefix as well, not the user's cache
+clean: ## what cargo and the tests made; KIND=all: the MariaDB prefixes as well, not the user's cache
 	@$(clean-$(call kind,clean,built all))
 clean-built = cargo clean
-clean-all = cargo clean && rm -rf .prefix
+clean-all = cargo clean && rm -rf .prefix .prefix-*
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

@@ -70,11 +70,19 @@ source_lines() {
   printf '%s [signed-by=%s] %s %s main\n' deb "$keyring" "$uri" "$2" deb-src "$keyring" "$uri" "$2"
 }
 
+# Where the private apt keeps the lists of suite $1. Each suite has its own: the packages' names are
+# the same.
+apt_root() {
+  local root=$SLUICE_CACHE/apt
+  [[ $1 == "$SUITE" ]] || root+=-$1
+  printf '%s\n' "$root"
+}
+
 # Writes the configuration of the private apt for suite $2 under directory $1. Hooks of the
 # system's configuration are cleared: they belong to the system's own updates. What this system
 # installs from the security suite first comes from there.
 write_private_apt() {
-  local root=$1 suite=${2:-$SUITE}
+  local root=$1 suite=$2
   mkdir -p "$root/lists/partial" "$root/cache/archives/partial"
   source_lines "$SUITE" "$suite" >"$root/sources.list"
   [[ -s $root/sources.list ]] ||

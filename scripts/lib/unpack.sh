@@ -69,9 +69,9 @@ READY
 replace_parts() {
   local from=$1 part
   rm -f "$SLUICE_PREFIX/READY"
-  for part in usr src gen plugin; do
+  for part in usr src gen plugin system; do
     rm -rf "${SLUICE_PREFIX:?}/$part"
-    mv "$from/$part" "$SLUICE_PREFIX/$part"
+    [[ ! -e $from/$part ]] || mv "$from/$part" "$SLUICE_PREFIX/$part"
   done
 }
 
@@ -81,6 +81,11 @@ fill_prefix() {
   mkdir -p "$staging"
   say "unpacking the packages"
   unpack_packages "$from" "$staging"
+  link_old_names "$staging/usr"
+  if is_newer; then
+    unpack_packages "$from/libraries" "$staging/system"
+    use_libraries "$staging/usr" "$SLUICE_PREFIX/system"
+  fi
   say "unpacking the source"
   unpack_source "$from" "$staging/src"
   generate_headers "$staging/src" "$staging/gen"

@@ -240,9 +240,18 @@ static bool are_callbacks_ours()
   return was_called_back;
 }
 
+/* The server may be told otherwise at run time. */
+static void keep_commits_in_hook()
+{
+  if (is_watching && sluice_binlog_in_log && sluice_forbid_commit_by_rename())
+    sql_print_information("Sluice: binlog_large_commit_threshold is at its maximum, so that large "
+                          "transactions do not bypass the log (sluice_persist_binlog_to_redo)");
+}
+
 static void look_after_hook()
 {
   static bool is_given_up;
+  keep_commits_in_hook();
   /* Without syncs there are no callbacks, and nothing is durable anyway. */
   if (is_given_up || !is_watching || my_disable_sync || mysql_mutex_trylock(mysql_bin_log.get_log_lock()))
     return;
@@ -345,6 +354,7 @@ int sluice_binlog_plugin_start()
     return 0;
   thr_set_sync_wait_callback(before_sync, plain_after_sync);
   is_watching= true;
+  keep_commits_in_hook();
   if (mysqld_server_started)
   {
     mysql_mutex_lock(mysql_bin_log.get_log_lock());

@@ -48,7 +48,7 @@ void ask(handlerton *hton, bool is_ours, Search *search)
   /* Engines begin again after a list that was not filled. */
   const uint room= MAX_XID_LIST_SIZE;
   std::vector<XID> list(room);
-  const int got= hton->recover(hton, list.data(), room);
+  const int got= sluice_call(hton, hton->recover, list.data(), room);
   if (got == int(room))
     search->obstacle= "an engine has too many prepared transactions";
   for (int i= 0; i < got; i++)
@@ -114,8 +114,8 @@ const char *resolve(const Search &search)
   for (const In_doubt &it : search.found)
   {
     XID xid= it.xid;
-    const int error= it.is_in_binlog ? it.hton->commit_by_xid(it.hton, &xid)
-                                     : it.hton->rollback_by_xid(it.hton, &xid);
+    const int error= sluice_call(
+        it.hton, it.is_in_binlog ? it.hton->commit_by_xid : it.hton->rollback_by_xid, &xid);
     if (error)
       return "an engine did not end a prepared transaction";
   }

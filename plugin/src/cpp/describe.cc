@@ -208,11 +208,13 @@ static bool refuse_keys(const TABLE *table)
   for (uint i= 0; i < table->s->keys; i++)
   {
     const KEY &key= table->key_info[i];
-    if (key.flags & HA_FULLTEXT)
+    if (sluice_is_fulltext(key))
       return refuse("FULLTEXT keys (key `%s`)", key.name.str);
-    if (key.flags & HA_SPATIAL || key.algorithm == HA_KEY_ALG_RTREE)
+    if (sluice_is_spatial(key))
       return refuse("SPATIAL keys (key `%s`)", key.name.str);
   }
+  if (sluice_has_vector_key(table->s))
+    return refuse("VECTOR keys");
   return false;
 }
 

@@ -86,7 +86,7 @@ int sluice_wait_for_prepared(THD *thd, const char *name);
 /* Puts the text of the last error into the warnings. */
 int sluice_report(THD *thd, int error);
 
-class ha_sluice final : public handler
+class ha_sluice final : public Sluice_costs
 {
 public:
   ha_sluice(handlerton *hton, TABLE_SHARE *share);
@@ -162,9 +162,6 @@ public:
   int cmp_ref(const uchar *left, const uchar *right) override;
   ha_rows records_in_range(uint key, const key_range *low, const key_range *high,
                            page_range *pages) override;
-  double scan_time() override;
-  double read_time(uint key, uint ranges, ha_rows rows) override;
-  double keyread_time(uint key, uint ranges, ha_rows rows) override;
 
 private:
   bool is_hidden() const { return table_share->primary_key == MAX_KEY; }
@@ -196,9 +193,6 @@ private:
   bool m_has_cut_virtual= false;
   /* What the statistics said when the share was last told. */
   uint64_t m_statistics_version= 0;
-  double m_clustered_pages= 1.0;
-  /* Leaf pages per entry of each key; empty: not known. */
-  std::vector<double> m_pages_per_entry;
 };
 
 #endif

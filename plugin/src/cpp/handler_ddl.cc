@@ -24,7 +24,7 @@ const char *sluice_name(const char *path)
   return path;
 }
 
-ha_sluice::ha_sluice(handlerton *hton, TABLE_SHARE *share) : handler(hton, share) {}
+ha_sluice::ha_sluice(handlerton *hton, TABLE_SHARE *share) : Sluice_costs(hton, share) {}
 
 ha_sluice::~ha_sluice()
 {

@@ -1,11 +1,10 @@
 /*
-  What the optimizer asks: sizes, statistics, and what reading costs.
+  What the optimizer asks: sizes and statistics. What reading costs is in server_compat.h.
 */
 #include "ha_sluice.h"
 
 /*
-  How many rows a value of the first parts of a key has, as InnoDB tells it: half of what there
-  are, because the server overestimates what a look-up costs. 0 is "not known".
+  How many rows a value of the first parts of a key has, as InnoDB tells it. 0 is "not known".
 */
 void ha_sluice::describe_selectivity(ha_rows rows, uint64_t version)
 {
@@ -23,7 +22,7 @@ void ha_sluice::describe_selectivity(ha_rows rows, uint64_t version)
       if (p < found.count)
       {
         uint64_t values= MY_MAX(found.distinct[p], 1);
-        per_key= ulong(MY_MAX(rows / values / 2, 1));
+        per_key= ulong(MY_MAX(rows / values / sluice_told_part, 1));
       }
       else if (key->flags & HA_NOSAME && p + 1 >= key->user_defined_key_parts)
         per_key= 1;
@@ -80,27 +79,6 @@ int ha_sluice::analyze(THD *thd, HA_CHECK_OPT *)
   }
   return info(HA_STATUS_NO_LOCK | HA_STATUS_VARIABLE | HA_STATUS_CONST) ? HA_ADMIN_FAILED
                                                                         : HA_ADMIN_OK;
-}
-
-double ha_sluice::scan_time() { return m_clustered_pages; }
-
-/* Rows of the primary key lie beside each other: a seek for each range, and their share of a scan. */
-double ha_sluice::read_time(uint key, uint ranges, ha_rows rows)
-{
-  if (key != table_share->primary_key)
-    return handler::read_time(key, ranges, rows);
-  if (rows >= stats.records)
-    return scan_time();
-  return ranges + double(rows) / double(stats.records) * scan_time();
-}
-
-/* As the server's own, with the leaf pages that there are instead of a guess by the key's length. */
-double ha_sluice::keyread_time(uint key, uint ranges, ha_rows rows)
-{
-  if (key >= m_pages_per_entry.size())
-    return handler::keyread_time(key, ranges, rows);
-  const double pages= double(rows) * m_pages_per_entry[key];
-  return pages / TIME_FOR_COMPARE + (ranges ? ceil(pages) : 0.0);
 }
 
 ha_rows ha_sluice::records_in_range(uint key, const key_range *low, const key_range *high,

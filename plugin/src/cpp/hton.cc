@@ -70,7 +70,7 @@ int sluice_report(THD *thd, int error)
   return error;
 }
 
-static int commit(handlerton *, THD *thd, bool all)
+static int commit(THD *thd, bool all)
 {
   sluice_session *session= sluice_session_if_any(thd);
   if (!session)
@@ -80,7 +80,7 @@ static int commit(handlerton *, THD *thd, bool all)
   return sluice_statement_end(session);
 }
 
-static int rollback(handlerton *, THD *thd, bool all)
+static int rollback(THD *thd, bool all)
 {
   sluice_session *session= sluice_session_if_any(thd);
   if (!session)
@@ -110,7 +110,7 @@ static void warn_of_replica_without_binlog(THD *thd)
                       "with gtid_pos_auto_engines=Sluice");
 }
 
-static int prepare(handlerton *, THD *thd, bool all)
+static int prepare(THD *thd, bool all)
 {
   sluice_session *session= sluice_session_if_any(thd);
   if (!session)
@@ -128,20 +128,20 @@ static int prepare(handlerton *, THD *thd, bool all)
 }
 
 /* In the order of the binary log; maybe in the thread of the group's leader. */
-static void commit_ordered(handlerton *, THD *thd, bool all)
+static void commit_ordered(THD *thd, bool all)
 {
   sluice_session *session= sluice_session_if_any(thd);
   if (session && (all || !in_transaction(thd)))
     sluice_commit_ordered(session, sluice_binlog_has_covered(thd));
 }
 
-static int savepoint_set(handlerton *, THD *thd, void *to)
+static int savepoint_set(THD *thd, void *to)
 {
   sluice_session *session= sluice_session_of(thd);
   return session ? sluice_savepoint_set(session, to) : HA_ERR_INTERNAL_ERROR;
 }
 
-static int savepoint_rollback(handlerton *, THD *thd, void *to)
+static int savepoint_rollback(THD *thd, void *to)
 {
   sluice_session *session= sluice_session_of(thd);
   if (!session)
@@ -153,15 +153,15 @@ static int savepoint_rollback(handlerton *, THD *thd, void *to)
   After ROLLBACK TO SAVEPOINT the server gives back the metadata locks taken since. What the
   transaction wrote since is taken back; locks of reads stay, and with them the tables.
 */
-static bool can_release_metadata_locks(handlerton *, THD *thd)
+static bool can_release_metadata_locks(THD *thd)
 {
   sluice_session *session= sluice_session_if_any(thd);
   return !session || sluice_holds_no_locks(session);
 }
 
-static int savepoint_release(handlerton *, THD *, void *) { return 0; }
+static int savepoint_release(THD *, void *) { return 0; }
 
-static int recover(handlerton *, XID *list, uint room)
+static int recover(XID *list, uint room)
 {
   std::vector<sluice_xid> found(room);
   size_t count= sluice_recover(found.data(), room);
@@ -173,14 +173,14 @@ static int recover(handlerton *, XID *list, uint room)
   return int(count);
 }
 
-static int commit_by_xid(handlerton *, XID *xid)
+static int commit_by_xid(XID *xid)
 {
   sluice_xid name;
   xid_to_abi(xid, &name);
   return sluice_report(current_thd, sluice_commit_xid(&name));
 }
 
-static int rollback_by_xid(handlerton *, XID *xid)
+static int rollback_by_xid(XID *xid)
 {
   sluice_xid name;
   xid_to_abi(xid, &name);
@@ -189,12 +189,12 @@ static int rollback_by_xid(handlerton *, XID *xid)
 
 static void commit_checkpoint_request(void *cookie) { sluice_binlog_request_checkpoint(cookie); }
 
-static int start_consistent_snapshot(handlerton *hton, THD *thd)
+static int start_consistent_snapshot(THD *thd)
 {
   sluice_session *session= sluice_session_of(thd);
   if (!session)
     return HA_ERR_INTERNAL_ERROR;
-  trans_register_ha(thd, true, hton, 0);
+  trans_register_ha(thd, true, sluice_hton, 0);
   const int isolation= thd_tx_isolation(thd);
   int error= sluice_statement_start(session, isolation, sluice_timeout_ms(thd));
   if (!error && isolation >= ISO_REPEATABLE_READ)
@@ -203,12 +203,12 @@ static int start_consistent_snapshot(handlerton *hton, THD *thd)
   return sluice_report(thd, error);
 }
 
-static int close_connection(handlerton *hton, THD *thd)
+static int end_connection(THD *thd)
 {
   sluice_session *session= sluice_session_if_any(thd);
   if (!session)
     return 0;
-  thd_set_ha_data(thd, hton, nullptr);
+  thd_set_ha_data(thd, sluice_hton, nullptr);
   return sluice_session_close(session);
 }
 
@@ -358,22 +358,22 @@ void sluice_fill_hton(handlerton *hton)
   hton->flags= HTON_SUPPORTS_EXTENDED_KEYS;
   hton->db_type= DB_TYPE_AUTOASSIGN;
   hton->create= create_handler;
-  hton->close_connection= close_connection;
+  hton->close_connection= Trx_callback<end_connection>();
   hton->kill_query= kill_query;
-  hton->commit= commit;
-  hton->rollback= rollback;
-  hton->prepare= prepare;
-  hton->commit_ordered= commit_ordered;
+  hton->commit= Trx_callback<commit>();
+  hton->rollback= Trx_callback<rollback>();
+  hton->prepare= Trx_callback<prepare>();
+  hton->commit_ordered= Trx_callback<commit_ordered>();
   hton->savepoint_offset= 16;
-  hton->savepoint_set= savepoint_set;
-  hton->savepoint_rollback= savepoint_rollback;
-  hton->savepoint_rollback_can_release_mdl= can_release_metadata_locks;
-  hton->savepoint_release= savepoint_release;
-  hton->recover= recover;
-  hton->commit_by_xid= commit_by_xid;
-  hton->rollback_by_xid= rollback_by_xid;
+  hton->savepoint_set= Trx_callback<savepoint_set>();
+  hton->savepoint_rollback= Trx_callback<savepoint_rollback>();
+  hton->savepoint_rollback_can_release_mdl= Trx_callback<can_release_metadata_locks>();
+  hton->savepoint_release= Trx_callback<savepoint_release>();
+  hton->recover= Trx_callback<recover>();
+  hton->commit_by_xid= Trx_callback<commit_by_xid>();
+  hton->rollback_by_xid= Trx_callback<rollback_by_xid>();
   hton->commit_checkpoint_request= commit_checkpoint_request;
-  hton->start_consistent_snapshot= start_consistent_snapshot;
+  hton->start_consistent_snapshot= Trx_callback<start_consistent_snapshot>();
   hton->flush_logs= flush_logs;
   hton->pre_shutdown= sluice_binlog_pre_shutdown;
   hton->show_status= show_status;
