@@ -8,9 +8,10 @@ use super::target::TargetSpec;
 use super::trial::Kind;
 use std::fs;
 
-pub const NAMES: [&str; 10] = [
+pub const NAMES: [&str; 11] = [
     "oltp",
     "commit",
+    "write-less",
     "restart",
     "old-snapshot",
     "rollback",
@@ -27,6 +28,7 @@ pub fn plan(name: &str, base: Plan) -> Option<Plan> {
     Some(match name {
         "oltp" => oltp(base),
         "commit" => commit(base),
+        "write-less" => write_less(base),
         "restart" => restart(base),
         "old-snapshot" => old_snapshot(base),
         "rollback" => rollback(base),
@@ -89,6 +91,28 @@ fn commit(base: Plan) -> Plan {
         ],
         workloads: list(&["oltp_update_non_index", "oltp_insert"]),
         threads: vec![1, 16, 64],
+        ..base
+    }
+}
+
+/// Data of ten times the pool, and long enough for the steady state of checkpoints and of the
+/// collection of dead space.
+fn write_less(base: Plan) -> Plan {
+    Plan {
+        targets: vec![
+            arm("innodb", "InnoDB", &[]),
+            arm("sluice", "Sluice", &[]),
+            arm("myrocks", "RocksDB", &[]),
+        ],
+        workloads: list(&["rows_update_non_index", "rows_update_index"]),
+        threads: vec![24],
+        tables: 2,
+        rows: 1_500_000,
+        pool_mib: 96,
+        log_mib: 512,
+        repetitions: 1,
+        seconds: 300,
+        warmup: 120,
         ..base
     }
 }

@@ -57,6 +57,11 @@ fn ours(name: &str) -> (&'static str, &'static str) {
              flushes both at commit, as InnoDB does; those without a binlog show what is left when it \
              costs nothing.",
         ),
+        "write-less" => (
+            "Updates of data larger than the pool",
+            "Single-row updates of data of ten times the pool, every commit durable, five minutes for \
+             each engine after two minutes of warm-up: transactions, latency, bytes and size.",
+        ),
         "restart" => (
             "Restart after a large transaction",
             "One transaction, kill -9 right after its commit or in its middle, and the time until the \
