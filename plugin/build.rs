@@ -4,7 +4,8 @@
 //! `make build`, which says where the headers are.
 
 use std::path::{Path, PathBuf};
-use std::{env, fs, process};
+use std::process::{self, Command};
+use std::{env, fs};
 
 /// Compares the headers with the table of releases.
 const RELEASE: &str = "server_release.cc";
@@ -38,8 +39,10 @@ fn main() {
         eprintln!("ha_sluice: {} is missing: run `make build`", settings_file.display());
         process::exit(1);
     };
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("set by cargo"));
     compile(&root.join("src/cpp"), &settings);
-    link();
+    weaken(&out, &prefix.join("usr/sbin/mariadbd"));
+    link(&out);
 }
 
 fn setting<'a>(settings: &'a str, name: &str) -> &'a str {
@@ -84,9 +87,27 @@ fn compile(source_dir: &Path, settings: &str) {
     build.compile("sluice_handler");
 }
 
+fn run(command: &mut Command) -> Vec<u8> {
+    let ended = command.output().unwrap_or_else(|e| panic!("{command:?}: {e}"));
+    assert!(ended.status.success(), "{command:?}: {}", String::from_utf8_lossy(&ended.stderr));
+    ended.stdout
+}
+
+/// Makes the references to what the server has weak. A server of another series lacks some of it:
+/// the loader would stop there with the name of a symbol, and `server_release.cc` could not say
+/// which release is wanted. `scripts/install-plugin` looks whether this server has them all.
+fn weaken(out: &Path, server: &Path) {
+    let args = ["--dynamic", "--defined-only", "--format=just-symbols"];
+    let names = run(Command::new("nm").args(args).arg(server));
+    let list = out.join("symbols-of-the-server");
+    fs::write(&list, names).expect("the output directory can be written");
+    let library = out.join("libsluice_handler.a");
+    run(Command::new("objcopy").arg("--weaken-symbols").arg(list).arg(library));
+}
+
 /// The handler goes in whole; `src/declare.rs` exports what the server looks for.
-fn link() {
-    let out = env::var("OUT_DIR").expect("set by cargo");
+fn link(out: &Path) {
+    let out = out.display();
     println!("cargo:rustc-link-search=native={out}");
     println!("cargo:rustc-cdylib-link-arg=-Wl,--whole-archive");
     println!("cargo:rustc-cdylib-link-arg={out}/libsluice_handler.a");

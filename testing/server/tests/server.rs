@@ -364,6 +364,8 @@ fn of_another_release(tool: &Tool) -> Vec<u8> {
     replace_all(&mut plugin, format!("{version}-MariaDB").as_bytes(), other.as_bytes());
     // What the server compares: of the handlerton, MYSQL_VERSION_ID << 8.
     replace_all(&mut plugin, &(id << 8).to_le_bytes(), &((id / 100 * 100) << 8).to_le_bytes());
+    // Another series lacks functions that the plugin calls.
+    replace_all(&mut plugin, b"_Z17trans_register_ha", b"_Z17trans_register_hb");
     plugin
 }
 
