@@ -121,6 +121,18 @@ bool ha_sluice::was_semi_consistent_read()
 
 int ha_sluice::extra(ha_extra_function operation)
 {
+  switch (sluice_copy_step(operation))
+  {
+  case Copy_step::BEGIN:
+    /* A unique key over a hash reads the table that it writes. */
+    return m_session && !table->s->long_unique_table ? sluice_copy_begin(m_handler, m_session) : 0;
+  case Copy_step::END:
+    return m_session ? done(sluice_copy_end(m_handler, m_session, 1)) : 0;
+  case Copy_step::ABORT:
+    return m_session ? sluice_copy_end(m_handler, m_session, 0) : 0;
+  case Copy_step::NONE:
+    break;
+  }
   switch (operation)
   {
   case HA_EXTRA_KEYREAD:
@@ -139,14 +151,6 @@ int ha_sluice::extra(ha_extra_function operation)
   case HA_EXTRA_WRITE_CANNOT_REPLACE:
     m_replace= false;
     return sluice_set_replace(m_handler, 0);
-  case HA_EXTRA_BEGIN_COPY:
-  case HA_EXTRA_BEGIN_ALTER_IGNORE_COPY:
-    /* A unique key over a hash reads the table that it writes. */
-    return m_session && !table->s->long_unique_table ? sluice_copy_begin(m_handler, m_session) : 0;
-  case HA_EXTRA_END_COPY:
-    return m_session ? done(sluice_copy_end(m_handler, m_session, 1)) : 0;
-  case HA_EXTRA_ABORT_COPY:
-    return m_session ? sluice_copy_end(m_handler, m_session, 0) : 0;
   default:
     return 0;
   }

@@ -92,6 +92,35 @@ inline bool sluice_forbid_commit_by_rename() { return false; }
 */
 constexpr uint64_t sluice_told_part= MYSQL_VERSION_ID >= 110800 ? 1 : 2;
 
+/* What the server says of a table that an ALTER TABLE or CREATE TABLE ... SELECT fills. */
+enum class Copy_step
+{
+  NONE,
+  BEGIN,
+  END,
+  ABORT
+};
+#if MYSQL_VERSION_ID >= 110800
+/* The copy of an online ALTER has to be of one snapshot, for others write meanwhile: one transaction. */
+inline Copy_step sluice_copy_step(ha_extra_function) { return Copy_step::NONE; }
+#else
+inline Copy_step sluice_copy_step(ha_extra_function operation)
+{
+  switch (operation)
+  {
+  case HA_EXTRA_BEGIN_COPY:
+  case HA_EXTRA_BEGIN_ALTER_IGNORE_COPY:
+    return Copy_step::BEGIN;
+  case HA_EXTRA_END_COPY:
+    return Copy_step::END;
+  case HA_EXTRA_ABORT_COPY:
+    return Copy_step::ABORT;
+  default:
+    return Copy_step::NONE;
+  }
+}
+#endif
+
 /* What reading costs, by sizes that the statistics know. */
 class Sluice_costs : public handler
 {
