@@ -57,12 +57,14 @@ impl Session {
         }
     }
 
-    /// All rows are copied. The log makes them durable before the table gets its name.
+    /// All rows are copied. They must be durable now, whatever a commit promises: the server notes
+    /// next in a log of its own that the copy replaces the table, and does it after a crash.
     pub fn copy_end(&mut self) -> Result<()> {
         let Some(mut copying) = self.copying.take() else { return Ok(()) };
         let done = copying.trx.commit(false);
         self.copy_is_over(copying);
-        done
+        done?;
+        self.engine.flush_log()
     }
 
     /// What the last transaction of the copy wrote is taken back; the table will be dropped.

@@ -75,9 +75,16 @@ static int commit(THD *thd, bool all)
   sluice_session *session= sluice_session_if_any(thd);
   if (!session)
     return 0;
-  if (all || !in_transaction(thd))
-    return sluice_report(thd, sluice_commit(session, tc_log == &mysql_bin_log));
-  return sluice_statement_end(session);
+  if (!all && in_transaction(thd))
+    return sluice_statement_end(session);
+  int error= sluice_commit(session, tc_log == &mysql_bin_log);
+  /*
+    The server notes next in a log of its own that the copy replaces the table, and does it after a
+    crash: the copy is durable before, whatever sluice_flush_log_at_trx_commit promises.
+  */
+  if (!error && copies_tables(thd_sql_command(thd)))
+    error= sluice_flush_log();
+  return sluice_report(thd, error);
 }
 
 static int rollback(THD *thd, bool all)
