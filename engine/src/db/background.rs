@@ -33,6 +33,7 @@ const REVERT_STEP_RECORDS: usize = 1024;
 const REVERT_RESTS: u32 = 8;
 const REVERT_REST_MAX: Duration = Duration::from_millis(100);
 const PURGE_STEP_RECORDS: usize = 256;
+const PURGE_REST: Duration = Duration::from_millis(5);
 /// Sampling for statistics rests so many times as long as it reads.
 const STATISTICS_RESTS: u32 = 4;
 const STATISTICS_REST_MAX: Duration = Duration::from_millis(100);
@@ -296,7 +297,13 @@ impl Engine {
 
     fn purge_step(&self) -> Result<Next> {
         self.ctx.table.advance_horizon();
-        self.ctx.purge_step(PURGE_STEP_RECORDS).map(Next::from)
+        let had_work = self.ctx.registry.purge_backlog() > 0;
+        Ok(match self.ctx.purge_step(PURGE_STEP_RECORDS)? {
+            true => Next::Again,
+            // More is to come soon, of leaves that are in memory now.
+            false if had_work => Next::After(PURGE_REST),
+            false => Next::Idle,
+        })
     }
 
     /// Samples one part of one index for a table that has changed much.

@@ -36,6 +36,8 @@ const WRITE_AHEAD_BYTES: u64 = 1 << 20;
 /// Transactions with delete marks, and share of the log's capacity from the oldest of them on,
 /// above which writers help the purge.
 const PURGE_BACKLOG_MAX: usize = 10_000;
+/// From so many on writers help without waiting for each other: the leaves are still in memory.
+const PURGE_HELP_BACKLOG: usize = 128;
 const PURGE_LAG_PERCENT: u64 = 20;
 const PURGE_HELP_RECORDS: usize = 8;
 
@@ -186,10 +188,15 @@ impl Engine {
         let lag = self.log_capacity() / 100 * PURGE_LAG_PERCENT;
         let low = Lsn(self.wal.end_estimate().0.saturating_sub(lag));
         let oldest = || table.oldest_snapshot_csn();
-        if self.config.background && self.ctx.registry.purge_lags(low, PURGE_BACKLOG_MAX, oldest) {
-            // What fails here fails for the purge's own thread too, which reports it: it is not
-            // the fault of this statement.
+        if !self.config.background {
+            return;
+        }
+        // What fails here fails for the purge's own thread too, which reports it: it is not the fault
+        // of this statement.
+        if self.ctx.registry.purge_lags(low, PURGE_BACKLOG_MAX, oldest) {
             let _ = self.ctx.purge_step(PURGE_HELP_RECORDS);
+        } else if self.ctx.registry.purge_lags(low, PURGE_HELP_BACKLOG, oldest) {
+            let _ = self.ctx.purge_step_if_free(PURGE_HELP_RECORDS);
         }
     }
 

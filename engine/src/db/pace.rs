@@ -11,8 +11,6 @@ const HALF_BYTES: u64 = 16 << 20;
 const EQUAL_PERCENT: u128 = 90;
 /// New pages among those made dirty, from which on the others do not count.
 const NEW_PERCENT: u128 = 75;
-/// Bytes of log that are worth the image of a page.
-const WORTH_BYTES: u128 = 4096;
 
 /// What has happened since the last checkpoint; `Default`: there was none in this process.
 #[derive(Clone, Copy, Debug, Default)]
@@ -43,7 +41,7 @@ impl Pace {
     }
 
     /// Would a checkpoint now write no more pages than one later? To be asked often. `gathers`: pages
-    /// wait in memory until they are worth an image, and are counted only if they are.
+    /// wait in memory until they are worth an image; those that are not new are written too early.
     pub fn is_free(&mut self, now: Point, gathers: bool) -> bool {
         if self.begin.log_end == 0 {
             self.begin = now;
@@ -56,7 +54,7 @@ impl Pace {
         if log >= 2 * u128::from(HALF_BYTES) && made * 100 >= pages * NEW_PERCENT {
             return true;
         }
-        if gathers && log < pages * WORTH_BYTES {
+        if gathers {
             return false;
         }
         let middle = *self.middle.get_or_insert(now);
@@ -89,6 +87,15 @@ mod tests {
         assert_eq!(free_at(1000, |_| 0, 0), Some(32));
         // New pages, and for a while some others.
         assert_eq!(free_at(1000, |mib| mib * 60 + 200.min(20 * mib), 60), Some(32));
+    }
+
+    #[test]
+    fn no_checkpoint_is_free_while_pages_gather_changes_unless_most_are_new() {
+        let at = |mib: u64, made: u64| Point { log_end: 1 + (mib << 20), dirtied: mib * 60, made };
+        let mut pace = Pace::begin(at(0, 0));
+        assert!(!(0..1000).any(|mib| pace.is_free(at(mib, 0), true)));
+        let mut pace = Pace::begin(at(0, 0));
+        assert_eq!((0..1000).find(|&mib| pace.is_free(at(mib, mib * 50), true)), Some(32));
     }
 
     #[test]

@@ -300,7 +300,18 @@ impl Context {
 
     /// Removes delete marks that every snapshot sees. Answers whether work is left for now.
     pub fn purge_step(&self, budget: usize) -> Result<bool> {
-        let mut ahead = self.purging.lock();
+        self.purge_with(&mut self.purging.lock(), budget)
+    }
+
+    /// The same, if no one else is at it.
+    pub fn purge_step_if_free(&self, budget: usize) -> Result<()> {
+        match self.purging.try_lock() {
+            Some(mut ahead) => self.purge_with(&mut ahead, budget).map(drop),
+            None => Ok(()),
+        }
+    }
+
+    fn purge_with(&self, ahead: &mut ReadAhead, budget: usize) -> Result<bool> {
         let mut left = budget;
         while left > 0 {
             let oldest = match planted::is(Bug::PurgeIgnoresSnapshots) {
@@ -308,7 +319,7 @@ impl Context {
                 false => self.table.oldest_snapshot_csn(),
             };
             let Some(item) = self.registry.peek_purge(oldest) else { return Ok(false) };
-            match self.purge_transaction(item, &mut left, &mut ahead)? {
+            match self.purge_transaction(item, &mut left, ahead)? {
                 Lsn::ZERO => self.registry.pop_purge(item.txn),
                 rest => self.registry.shorten_purge(item.txn, rest),
             }
