@@ -28,6 +28,8 @@ mod planted;
 pub mod record;
 pub mod row;
 pub mod session;
+#[cfg(test)]
+mod session_tests;
 pub mod shape;
 #[cfg(test)]
 mod testing;
