@@ -1,4 +1,4 @@
-//! A copy of ALTER TABLE: what of it is there after a loss of power, and which transaction a kill finds.
+//! A copy of ALTER TABLE: its rows after a loss of power, and after a failure.
 
 use super::session::Session;
 use sluice_engine::db::{

@@ -64,7 +64,7 @@ impl Changes {
     }
 }
 
-/// What all frames of a pool and its owed pages sum up to.
+/// Sums over all frames of a pool and its owed pages.
 #[derive(Default)]
 pub(super) struct Tally {
     /// Frames with a recovery LSN.
@@ -113,7 +113,9 @@ impl Gathered {
         }
         changes.push(lsn, change);
         let grown = changes.memory_bytes() - before;
-        self.tally.change_bytes.fetch_add(grown, Relaxed);
+        if grown > 0 {
+            self.tally.change_bytes.fetch_add(grown, Relaxed);
+        }
     }
 
     /// Replaces the list, keeping the tally.

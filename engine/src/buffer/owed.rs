@@ -49,7 +49,7 @@ impl Tail {
     }
 }
 
-/// What the owed pages of all shards have in common.
+/// Counters that the owed pages of all shards share.
 #[derive(Default)]
 pub(super) struct Owed {
     /// How many pages are owed to, and how many of them recovery found.
@@ -302,7 +302,7 @@ impl Pool {
         Ok(())
     }
 
-    /// What was owed is the list of the frame now, unless the frame has changes that it lacks.
+    /// The frame takes the list over, unless it has changes that the list lacks.
     fn keep_gathered(&self, guard: &WriteGuard, changes: Arc<Changes>, is_whole: bool) {
         let mut gathered = guard.0.meta.gathered.lock();
         if is_whole && changes.len_bytes() <= self.gathered_bytes_max() {

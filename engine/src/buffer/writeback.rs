@@ -24,7 +24,7 @@ pub(super) struct Claim {
     latch: Arc<Latch>,
 }
 
-/// What became of one claimed page.
+/// The outcome of one claim.
 #[derive(Clone, Copy, PartialEq)]
 enum Fate {
     NotCopied,

@@ -191,8 +191,7 @@ impl Engine {
         if !self.config.background {
             return;
         }
-        // What fails here fails for the purge's own thread too, which reports it: it is not the fault
-        // of this statement.
+        // The purge's own thread meets the same failure and reports it: this statement is not at fault.
         if self.ctx.registry.purge_lags(low, PURGE_BACKLOG_MAX, oldest) {
             let _ = self.ctx.purge_step(PURGE_HELP_RECORDS);
         } else if self.ctx.registry.purge_lags(low, PURGE_HELP_BACKLOG, oldest) {

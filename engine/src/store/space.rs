@@ -113,7 +113,7 @@ impl Store {
         let totals = self.totals();
         let dead = totals.collectable_bytes + totals.releasable_bytes;
         let limit = self.dead_limit_bytes(&totals);
-        // From where on GC works flat out to the limit, and beyond.
+        // 0 at this share of the limit, 100 at the limit, and more beyond.
         let begin = limit / 100 * DEBT_BEGIN_PERCENT;
         let percent = dead.saturating_sub(begin) * 100 / (limit - begin).max(1);
         self.debt_percent.store(percent, Relaxed);
