@@ -2,14 +2,16 @@
 //! semi-synchronous at both wait points, applied in parallel; kills of replica and primary.
 //!
 //! `cargo test --release --workspace --test replicas [NAME]`, with the environment
-//! variables THREADS=4, TABLES=4 and SIZE=5000 (rows of a table).
+//! variables THREADS=4, TABLES=4, SIZE=5000 (rows of a table), KILLS=3 and SEED=1 (of the kills).
 
 mod load;
 mod world;
 
 use load::Load;
+use sluice_rig::rng::Rng;
+use sluice_server_tests::replica::catch_up;
 use std::time::Duration;
-use world::World;
+use world::{setting, World};
 
 #[test]
 fn replicas_in_both_engines_are_equal() {
@@ -54,12 +56,19 @@ fn semi_sync(name: &str, wait_point: &str) {
 }
 
 /// What it had applied is there, and what it goes on with is neither lost nor applied twice.
-fn goes_on_after_a_kill(w: &mut World) {
+///
+/// The replica makes the tables before the first kill: the server commits a DDL statement and its
+/// position one after the other, in any engine, and stops with error 1950 after a kill between them.
+fn goes_on_after_kills(w: &mut World) {
+    catch_up(&w.sluice, &w.primary);
     let load = Load::start(&w.primary);
-    load.wait_for(300);
-    w.sluice.kill();
-    w.sluice.start(&[]);
-    w.follow(&w.sluice);
+    let mut rng = Rng::new(setting("SEED", 1));
+    for _ in 0..setting("KILLS", 3) {
+        load.wait_for(rng.between(1, 300) as u64);
+        w.sluice.kill();
+        w.sluice.start(&[]);
+        w.follow(&w.sluice);
+    }
     load.wait_for(300);
     load.end();
     w.is_equal(&w.sluice);
@@ -68,7 +77,7 @@ fn goes_on_after_a_kill(w: &mut World) {
 #[test]
 fn a_killed_replica_goes_on() {
     let mut w = World::new("a_killed_replica_goes_on");
-    goes_on_after_a_kill(&mut w);
+    goes_on_after_kills(&mut w);
     w.stop();
 }
 
@@ -76,7 +85,7 @@ fn a_killed_replica_goes_on() {
 fn a_replica_with_its_position_in_sluice() {
     let mut w = World::new("a_replica_with_its_position_in_sluice");
     w.sluice.run(&["STOP SLAVE", "SET GLOBAL gtid_pos_auto_engines = 'Sluice'", "START SLAVE"]);
-    goes_on_after_a_kill(&mut w);
+    goes_on_after_kills(&mut w);
     let engine = "SELECT engine FROM information_schema.tables \
                   WHERE table_name = 'gtid_slave_pos_Sluice'";
     assert_eq!(w.sluice.value(engine), "Sluice", "engine of the position");
