@@ -42,7 +42,10 @@ fn sluice_message(to: *mut c_char, room: usize) -> usize {
 }
 
 fn sluice_flush_log() -> i32 {
-    guard(|| engine::get()?.flush_log().map(|()| 0))
+    guard(|| {
+        crate::planted::flush()?;
+        engine::get()?.flush_log().map(|()| 0)
+    })
 }
 
 fn sluice_set_flush_at_commit(mode: u32) -> i32 {

@@ -7,7 +7,7 @@ use sluice_rig::client::{Answer, Client, Fault};
 use sluice_rig::server::{last_lines, Binlog, Launch, Server};
 use std::collections::BTreeMap;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub struct Site {
@@ -49,6 +49,13 @@ impl Site {
         };
         install(&launch.data());
         Site { launch, server: None, log_start: 0 }
+    }
+
+    /// From the next start on the server's plugin makes these mistakes (plugin/src/planted.rs), with
+    /// commas between. `dir`: where a plugin is that can.
+    pub fn plant(&mut self, names: &str, dir: &Path) {
+        self.launch.environment.push(("SLUICE_PLANTED".into(), names.into()));
+        self.launch.extra.push(format!("--plugin-dir={}", dir.display()));
     }
 
     /// A file of the data directory.

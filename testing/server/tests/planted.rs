@@ -1,0 +1,72 @@
+//! What the plugin does after a failure that a test cannot bring about from outside; and that the test
+//! fails where the mend of the defect is taken out. Needs a plugin with planted mistakes:
+//! `make diff KIND=planted` builds it and runs this.
+
+use sluice_server_tests::scratch::Scratch;
+use sluice_server_tests::site::{done, Site};
+use sluice_server_tests::wait_until;
+use std::fs;
+use std::path::PathBuf;
+use std::thread::{sleep, JoinHandle};
+use std::time::Duration;
+
+const FAILED: &str = "the log cannot be flushed";
+/// See plugin/src/planted.rs.
+const REFUSES_FLUSH: &str = "refuse-flush";
+/// The plugin asks again ten times a second.
+const LONG_ENOUGH: Duration = Duration::from_secs(5);
+
+/// A server with a plugin that makes these mistakes, a table and some commits in its binlog.
+fn site(scratch: &Scratch, mistakes: &str) -> Site {
+    let dir = std::env::var_os("SLUICE_PLANTED_DIR").map(PathBuf::from);
+    let dir = dir.expect("SLUICE_PLANTED_DIR, the directory of a plugin with planted mistakes");
+    let mut site = Site::new(scratch, "d", "Sluice", &[]);
+    site.plant(mistakes, &dir);
+    site.start(&[]);
+    site.run(&["CREATE DATABASE test", "CREATE TABLE test.s (a INT PRIMARY KEY)"]);
+    site.run(&["INSERT INTO test.s VALUES (1), (2)", "INSERT INTO test.s VALUES (3)"]);
+    site
+}
+
+/// Sends RESET MASTER, which waits until the log is flushed, and waits until that was refused.
+fn reset_meets_a_refusal(site: &Site) -> JoinHandle<()> {
+    fs::write(site.data(REFUSES_FLUSH), "").expect("a file");
+    let mut client = site.patient_client(sluice_server_tests::PATIENCE);
+    let reset = std::thread::spawn(move || done(client.run("RESET MASTER"), "RESET MASTER"));
+    wait_until("a refused flush", || site.log().contains(FAILED));
+    assert!(!reset.is_finished(), "the binlog was removed before the log was flushed");
+    reset
+}
+
+#[test]
+fn a_failed_answer_to_a_checkpoint_is_repeated() {
+    let scratch = Scratch::new("planted", "a_failed_answer_to_a_checkpoint_is_repeated");
+    let mut site = site(&scratch, "flush-refused");
+    let reset = reset_meets_a_refusal(&site);
+    fs::remove_file(site.data(REFUSES_FLUSH)).expect("no file");
+    wait_until("an answer to RESET MASTER", || reset.is_finished());
+    reset.join().expect("RESET MASTER");
+    site.run(&["INSERT INTO test.s VALUES (4)"]);
+    // A rotation asks as well, and the shutdown waits for the answer.
+    fs::write(site.data(REFUSES_FLUSH), "").expect("a file");
+    site.run(&["FLUSH BINARY LOGS"]);
+    wait_until("a second refusal", || site.times_said(FAILED) == 2);
+    fs::remove_file(site.data(REFUSES_FLUSH)).expect("no file");
+    site.stop();
+    site.start(&[]);
+    assert_eq!(site.count_and_sum("s"), (4, 10), "rows");
+    site.stop();
+}
+
+/// D7: what failed is not asked again.
+#[test]
+fn an_answer_that_is_not_repeated_is_noticed() {
+    let scratch = Scratch::new("planted", "an_answer_that_is_not_repeated_is_noticed");
+    let mut site = site(&scratch, "flush-refused");
+    let reset = reset_meets_a_refusal(&site);
+    fs::remove_file(site.data(REFUSES_FLUSH)).expect("no file");
+    sleep(LONG_ENOUGH);
+    assert!(!reset.is_finished(), "RESET MASTER ended, though the mend was taken out");
+    site.kill();
+    assert!(reset.join().is_err(), "a killed server has answered");
+}
