@@ -30,6 +30,7 @@ usage: sluice-crash kill9|powercut [options]
   --kills-with-binlog powercut: mere kills of a server with a binlog, too (see docs/powercut.md)
   --spare LIST        powercut: of the losses that the stock server does not survive, leave out
                       tc-log, ddl-log, frm, innodb-checkpoint, or none (all four)
+  --cuts-in-copies    powercut: every cut in an ALTER TABLE that copies rows, at each of its calls in turn
   --no-recovery-cuts  powercut: let every restart come to its end
   --inject-loss       delete an acknowledged row behind the server's restart: must fail
   --inject-phantom    insert a row behind the server's restart: must fail";
@@ -52,6 +53,7 @@ pub fn parse(mut args: impl Iterator<Item = String>) -> Result<Options, String> 
             "--keep" => keep = true,
             "--strict-names" => power(&mut plan)?.strict_names = true,
             "--kills-with-binlog" => power(&mut plan)?.kills_with_binlog = true,
+            "--cuts-in-copies" => power(&mut plan)?.in_copies = true,
             "--no-recovery-cuts" => power(&mut plan)?.cuts_in_recovery = false,
             "--kill-in-shutdown" => plan.kill_in_shutdown = true,
             "--inject-loss" => plan.injection = Some(INJECT_LOSS),
@@ -90,6 +92,7 @@ fn default_power() -> PowerPlan {
         strict_names: false,
         cuts_in_recovery: true,
         kills_with_binlog: false,
+        in_copies: false,
         spare: Spare::ALL,
     }
 }

@@ -29,10 +29,27 @@ pub struct DdlRecord {
 
 const BASE_COLUMNS: i64 = 2;
 
-pub fn run_session(record: &mut DdlRecord, socket: &Path, engine: &str, mut rng: Rng) {
+/// Runs until the server is gone or has done something wrong. `cut` is called once, before a statement
+/// that copies rows.
+pub fn run_session(
+    record: &mut DdlRecord,
+    socket: &Path,
+    engine: &str,
+    mut rng: Rng,
+    cut: impl Fn() -> std::io::Result<()>,
+) {
     let Ok(mut client) = Client::connect(socket, "k9") else { return };
+    let mut before_cut = rng.between(5, 20);
     loop {
         let (sql, after) = plan(record, engine, &mut rng);
+        before_cut -= 1;
+        if before_cut < 0 && copies_rows(record, &sql) {
+            before_cut = i64::MAX;
+            if let Err(error) = cut() {
+                record.violations.push(format!("ddl: the cut: {error}"));
+                return;
+            }
+        }
         record.doubtful = Some(after.clone());
         record.sent.clone_from(&sql);
         match client.run(&sql) {
@@ -50,6 +67,11 @@ pub fn run_session(record: &mut DdlRecord, socket: &Path, engine: &str, mut rng:
         }
         std::thread::sleep(std::time::Duration::from_millis(rng.between(0, 60) as u64));
     }
+}
+
+fn copies_rows(record: &DdlRecord, sql: &str) -> bool {
+    let table = sql.strip_prefix("ALTER TABLE ").and_then(|rest| rest.split(' ').next());
+    table.and_then(|name| record.tables.get(name)).is_some_and(|shape| shape.rows > 0)
 }
 
 fn plan(record: &mut DdlRecord, engine: &str, rng: &mut Rng) -> (String, Tables) {

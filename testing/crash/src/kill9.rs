@@ -93,7 +93,13 @@ enum Ending {
     Cut(u64, u64),
     CutInShutdown(u64, u64),
     CutAfterShutdown,
+    /// The same call of an ALTER TABLE that copies rows, while nobody else works: the commits of others
+    /// make durable what DDL has left out.
+    CutInCopy(u64, u64),
 }
+
+/// File calls of an ALTER TABLE that copies a small table, and some more.
+const CALLS_OF_COPY: u64 = 44;
 
 type Checked<T> = Result<T, Vec<String>>;
 
@@ -177,7 +183,7 @@ impl Epoch {
             self.restart_cleanly()?;
         }
         let before = self.record.acknowledged();
-        let ending = self.ending(plan, rng);
+        let ending = self.ending(plan, round, rng);
         self.work_and_end(plan, round, ending, rng)?;
         self.count(ending, totals);
         if self.power.is_some() && ending != Ending::Kill {
@@ -210,7 +216,7 @@ impl Epoch {
         Ok(())
     }
 
-    fn ending(&self, plan: &Plan, rng: &mut Rng) -> Ending {
+    fn ending(&self, plan: &Plan, round: u64, rng: &mut Rng) -> Ending {
         let shutdown_kill = Duration::from_millis(rng.between(0, 300) as u64);
         let in_shutdown = rng.one_in(4);
         let Some(power) = &plan.power else {
@@ -220,11 +226,18 @@ impl Epoch {
             };
         };
         let (calls, phase) = (rng.between(1, 300) as u64, rng.between(0, 3) as u64);
+        if power.in_copies {
+            // Each call in its turn.
+            return Ending::CutInCopy(1 + round * 3 % CALLS_OF_COPY, phase);
+        }
         match rng.between(1, 10) {
             1 if power.kills_with_binlog || self.launch.binlog != Binlog::Synced => Ending::Kill,
             2 => Ending::CutAfterShutdown,
             3 | 4 if self.without_mixed || plan.kill_in_shutdown => {
                 Ending::CutInShutdown(calls, phase)
+            }
+            5 if !plan.without.contains("ddl") => {
+                Ending::CutInCopy(1 + calls % CALLS_OF_COPY, phase)
             }
             _ => Ending::Cut(calls, phase),
         }
@@ -233,7 +246,7 @@ impl Epoch {
     fn count(&self, ending: Ending, totals: &mut Totals) {
         match ending {
             Ending::Kill | Ending::KillInShutdown(_) => totals.kills += 1,
-            Ending::Cut(..) => totals.cuts += 1,
+            Ending::Cut(..) | Ending::CutInCopy(..) => totals.cuts += 1,
             Ending::CutInShutdown(..) => totals.cuts_in_shutdown += 1,
             Ending::CutAfterShutdown => totals.cuts_after_shutdown += 1,
         }
@@ -275,6 +288,14 @@ impl Epoch {
         let work = Duration::from_millis(rng.between(200, 3000) as u64);
         let with_ddl = settings.has("ddl") && rng.one_in(2);
         let power = self.power.clone();
+        let cut = match (&power, ending) {
+            (Some(power), Ending::CutInCopy(calls, phase)) => Some((power, calls, phase)),
+            _ => None,
+        };
+        let (sessions, work, with_ddl) = match cut {
+            Some(_) => (0, Duration::ZERO, true),
+            None => (sessions, work, with_ddl),
+        };
         let started = server.started;
         let (record, rng) = (&mut self.record, &*rng);
         let ended = thread::scope(|scope| {
@@ -285,7 +306,12 @@ impl Epoch {
             if with_ddl {
                 let (record, rng) = (&mut record.ddl, rng.fork(99));
                 let (socket, engine) = (&settings.socket, &plan.engine);
-                scope.spawn(move || ddl::run_session(record, socket, engine, rng));
+                scope.spawn(move || {
+                    ddl::run_session(record, socket, engine, rng, || match cut {
+                        Some((power, calls, phase)) => power.arm(calls, phase),
+                        None => Ok(()),
+                    });
+                });
             }
             thread::sleep(work);
             end(server, ending, power.as_ref()).map_err(one("ending the server"))
@@ -371,6 +397,7 @@ fn end(server: Server, ending: Ending, power: Option<&Power>) -> std::io::Result
         Ending::Kill => server.kill(),
         Ending::KillInShutdown(after) => server.kill_in_shutdown(after),
         Ending::CutAfterShutdown => server.stop(),
+        Ending::CutInCopy(..) => server.cut_off(false),
         Ending::Cut(calls, phase) => {
             arm(calls, phase)?;
             server.cut_off(false)

@@ -24,6 +24,8 @@ pub struct PowerPlan {
     pub strict_names: bool,
     /// Kill servers that write a binlog too and cut the power later: see docs/powercut.md.
     pub kills_with_binlog: bool,
+    /// Every cut comes in an ALTER TABLE that copies rows, at each of its calls in turn.
+    pub in_copies: bool,
     /// Cuts during the restart, in half of the rounds.
     pub cuts_in_recovery: bool,
     /// Losses that no server survives.
