@@ -278,6 +278,7 @@ impl Ask {
             "UPDATE" => (Verb::Change, after("UPDATE")?, Some(true)),
             "DELETE" => (Verb::Change, after("FROM")?, Some(true)),
             "INSERT" | "REPLACE" => (Verb::Insert, after("INTO")?, None),
+            "LOAD" => (Verb::Insert, after("TABLE")?, None),
             _ => return None,
         };
         let range = if verb == Verb::Insert { None } else { Range::of(sql) };

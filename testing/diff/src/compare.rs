@@ -9,6 +9,7 @@ pub enum Kind {
     Rows,
     Affected,
     InsertId,
+    Info,
     Error,
     ErrorText,
     Warnings,
@@ -83,6 +84,7 @@ fn differences(sql: &str, a: &Outcome, b: &Outcome) -> Vec<(Kind, Texts)> {
     differ(Kind::ErrorText, normal_error(sql, a), normal_error(sql, b));
     differ(Kind::Affected, a.affected_rows.to_string(), b.affected_rows.to_string());
     differ(Kind::InsertId, a.insert_id.to_string(), b.insert_id.to_string());
+    differ(Kind::Info, a.info.clone(), b.info.clone());
     differ(Kind::Warnings, warnings(sql, a), warnings(sql, b));
     if let Some(texts) = set_difference(sql, &a.sets, &b.sets) {
         found.insert(0, (Kind::Rows, texts));

@@ -7,6 +7,7 @@ use crate::compare::FREE;
 use crate::dml;
 use crate::exprs::{comparison, names};
 use crate::gen::{Effect, Generator};
+use crate::load;
 use crate::run::{Runner, Stepped};
 use crate::schema::{Style, Table, PRIMARY, SPARE};
 use crate::script::{Action, Step};
@@ -169,8 +170,9 @@ fn other(rng: &mut Rng, table: &Table) -> String {
 fn change(rng: &mut Rng, table: &Table, style: Style) -> String {
     let name = &table.name;
     let (hint, condition) = path(rng, table);
-    match rng.weighted(&[40, 40, 20]) {
+    match rng.weighted(&[36, 40, 20, 4]) {
         0 => dml::insert(rng, table, style),
+        3 => load::statement(rng, table, style),
         1 => {
             let columns = rng.some(&table.written(), 1, 2);
             let sets: Vec<String> =

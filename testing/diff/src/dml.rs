@@ -4,18 +4,20 @@
 use crate::chance::Chance;
 use crate::compare::{FREE, ORDERED};
 use crate::exprs::{any_hint, condition, force, names, order_by};
+use crate::load;
 use crate::schema::{Column, Style, Table};
 use crate::types::Class;
 use sluice_rig::rng::Rng;
 
 pub fn statement(rng: &mut Rng, tables: &[Table], style: Style) -> String {
     let Some(table) = rng.pick(tables).cloned() else { return "DO 1".into() };
-    match rng.weighted(&[40, 24, 14, 6, 4, 6]) {
+    match rng.weighted(&[40, 24, 14, 6, 4, 6, 8]) {
         0 => insert(rng, &table, style),
         1 => update(rng, &table),
         2 => delete(rng, &table),
         3 => multi_update(rng, tables),
         4 => multi_delete(rng, tables),
+        6 => load::statement(rng, &table, style),
         _ => insert_select(rng, &table, tables),
     }
 }

@@ -13,6 +13,7 @@ mod dml;
 mod each_type;
 mod exprs;
 mod gen;
+mod load;
 mod mistakes;
 mod orders;
 mod plans;

@@ -1,9 +1,11 @@
 //! One connection of one engine, in a thread of its own: a statement that waits for a lock must not
 //! stop the controller.
 
+use crate::load;
 use mysql::prelude::Queryable;
-use mysql::{Conn, OptsBuilder, Value};
-use std::path::Path;
+use mysql::{Conn, LocalInfileHandler, OptsBuilder, Value};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{channel, Receiver, RecvTimeoutError, Sender, TryRecvError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -68,6 +70,8 @@ pub struct Outcome {
     pub sets: Vec<ResultSet>,
     pub affected_rows: u64,
     pub insert_id: u64,
+    /// How many rows were matched, changed, duplicates, and so on, as the server puts it.
+    pub info: String,
     pub error: Option<(u16, String)>,
     /// Level, code and text, as SHOW WARNINGS gives them.
     pub warnings: Vec<(String, u16, String)>,
@@ -98,6 +102,8 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(90);
 pub struct Direct {
     conn: Conn,
     side: Side,
+    /// What LOAD DATA reads, on the server or from here.
+    file: PathBuf,
 }
 
 impl Direct {
@@ -108,8 +114,14 @@ impl Direct {
             .db_name(Some(database).filter(|d| !d.is_empty()))
             .read_timeout(Some(ANSWER_LIMIT))
             .write_timeout(Some(ANSWER_LIMIT))
+            .local_infile_handler(Some(LocalInfileHandler::new(|name, to| {
+                let name = String::from_utf8_lossy(name).into_owned();
+                to.write_all(&std::fs::read(name)?)
+            })))
             .stmt_cache_size(0usize);
-        Ok(Direct { conn: Conn::new(opts)?, side })
+        let conn = Conn::new(opts)?;
+        let file = socket.with_file_name(format!("load-{}.txt", conn.connection_id()));
+        Ok(Direct { conn, side, file })
     }
 
     pub fn id(&self) -> u32 {
@@ -127,8 +139,14 @@ impl Direct {
 
     /// Runs one statement and reads everything that it gives, its warnings too.
     pub fn run(&mut self, sql: &str) -> Outcome {
-        let text =
+        let mut text =
             sql.replace(SIDE_MARK, self.side.letter()).replace(CACHE_MARK, self.side.cache());
+        if let Some(bytes) = load::file(sql) {
+            text = text.replace(load::FILE_MARK, &self.file.to_string_lossy());
+            if let Err(error) = std::fs::write(&self.file, bytes) {
+                return Outcome { lost: Some(error.to_string()), ..Outcome::default() };
+            }
+        }
         let mut outcome = Outcome::default();
         let warned = self.query(&text, &mut outcome);
         if outcome.lost.is_none() && (warned || outcome.error.is_some()) && !is_show(sql) {
@@ -165,6 +183,7 @@ impl Direct {
         drop(result);
         outcome.affected_rows = self.conn.affected_rows();
         outcome.insert_id = self.conn.last_insert_id();
+        outcome.info = self.conn.info_str().into_owned();
         Ok(())
     }
 }
