@@ -270,7 +270,7 @@ impl Books {
         }
         let done: Vec<&Answer> = answered.iter().filter(|a| is_ok(&a.replies[0])).collect();
         // Whose the changes are is clear if there was one statement, and no end of a transaction.
-        let clear = answered.len() == 1 && reset.is_none();
+        let clear = answered.len() == 1 && reset.is_none() && !self.undone;
         for answer in &done {
             let at = answer.session;
             if ["XA COMMIT", "XA ROLLBACK"].iter().any(|w| answer.sql.starts_with(w)) {
@@ -319,6 +319,11 @@ impl Books {
             self.claims[at].clear();
             self.used[at].clear();
         }
+    }
+
+    /// Has the session a transaction?
+    pub fn is_open(&self, at: usize) -> bool {
+        self.settings[at].in_transaction
     }
 
     /// The session has begun anew.

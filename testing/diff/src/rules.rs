@@ -25,6 +25,7 @@ pub fn reasons() -> String {
         &VICTIM,
         &WIDER,
         &UNJUDGED,
+        &CAUGHT_UP,
         &COMMITTED,
         &NUMBERS,
         &FURTHER,
@@ -102,6 +103,12 @@ pub const UNJUDGED: Rule = Rule::of_controller(
     "wider-lock-unjudged",
     "the same, for a statement whose meeting with others is not worked out: an index merge, a \
      second condition, several statements at work at once",
+);
+
+pub const CAUGHT_UP: Rule = Rule::of_controller(
+    "others-end",
+    "one side alone has run a statement, by a rule about locks, and cannot take it back: the transactions \
+     of others were undone on both sides until the other side has run it, too; the answers are compared",
 );
 
 /// The two sides cannot be made alike again: the case ends, with each engine's own checks.

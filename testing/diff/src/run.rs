@@ -6,8 +6,8 @@ use crate::mistakes;
 use crate::orders::{explain, Ending};
 use crate::plans;
 use crate::rules::{
-    Counts, Met, COMMITTED, ELSEWHERE, FURTHER, NUMBERS, PLAN, PREPARED, UNFINISHED, UNJUDGED,
-    VICTIM, WIDER,
+    Counts, Met, CAUGHT_UP, COMMITTED, ELSEWHERE, FURTHER, NUMBERS, PLAN, PREPARED, UNFINISHED,
+    UNJUDGED, VICTIM, WIDER,
 };
 use crate::script::{Action, Step};
 use crate::session::{Direct, Outcome, Session, SIDES};
@@ -38,6 +38,8 @@ pub struct Runner<'w> {
     /// Each step is shown, with its answers.
     pub trace: bool,
     pub books: Books,
+    /// What EXECUTE runs.
+    prepared: String,
 }
 
 /// A session whose locks have met others on one side only.
@@ -83,6 +85,7 @@ impl<'w> Runner<'w> {
             strict: false,
             trace: world.trace,
             books: Books::new(sessions),
+            prepared: String::new(),
         })
     }
 
@@ -146,6 +149,11 @@ impl<'w> Runner<'w> {
                 Ok(Stepped::Skipped)
             }
             Action::Sql(sql) => {
+                let prepared =
+                    sql.strip_prefix("PREPARE p FROM '").and_then(|t| t.strip_suffix('\''));
+                if let Some(text) = prepared {
+                    self.prepared = text.replace("''", "'").replace("\\\\", "\\");
+                }
                 self.books.send(step.session, sql);
                 for side in 0..2 {
                     self.pairs[step.session][side].send(sql);
@@ -223,6 +231,11 @@ impl<'w> Runner<'w> {
             }
             known = self.answered();
             if let Some(rule) = self.abandon(at)? {
+                if self.catch_up(session, at)? {
+                    self.counts.add(CAUGHT_UP.id);
+                    known = self.answered();
+                    continue;
+                }
                 self.counts.add(rule);
                 self.parted = true;
                 return Ok(Stepped::Parted);
@@ -373,6 +386,43 @@ impl<'w> Runner<'w> {
         Ok(None)
     }
 
+    /// One side has run the statement of `at` for good, on the other it waits for locks that the first side
+    /// need not take: the transactions of others are undone, on both sides, until it goes on. Then
+    /// both sides have run the same, and the answers are compared like any other.
+    fn catch_up(&mut self, session: usize, at: usize) -> io::Result<bool> {
+        if self.early[at].iter().all(Option::is_some) {
+            // One side has ended it with an error, for good.
+            return Ok(false);
+        }
+        let open = |other: &usize| *other != at && self.books.is_open(*other);
+        let waits = |other: &usize| *other != at && self.books.waiting.contains_key(other);
+        let holders = (0..self.sessions()).filter(open);
+        let waiters = (0..self.sessions()).filter(waits);
+        for other in holders.chain(waiters).collect::<Vec<usize>>() {
+            let known = self.answered();
+            if !self.undo(other)? {
+                continue;
+            }
+            self.collect(session);
+            self.books.came(&self.new_answers(&known));
+            if self.early[at].iter().all(Option::is_some) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Ends the session's transaction on both sides, if both are at the same place.
+    fn undo(&mut self, at: usize) -> io::Result<bool> {
+        match self.early[at].iter().flatten().count() {
+            0 if self.waits(at) => return Ok(self.abandon(at)?.is_none()),
+            1 => return Ok(false),
+            _ => self.reconnect(at)?,
+        }
+        self.books.forget(at);
+        Ok(true)
+    }
+
     fn collect(&mut self, session: usize) {
         let mut watch = waits::Watch::default();
         loop {
@@ -441,6 +491,7 @@ impl<'w> Runner<'w> {
     /// With several sessions a second run of the statement could wait, or lock more.
     fn is_mistake(&mut self, at: usize, sql: &str, ours: &Outcome, theirs: &Outcome) -> bool {
         let alone = self.sessions() == 1;
+        let sql = if sql.starts_with("EXECUTE ") { &self.prepared } else { sql };
         let rule = alone.then(|| mistakes::explain(&self.pairs[at], sql, ours, theirs)).flatten();
         rule.inspect(|rule| self.counts.add(rule)).is_some()
     }
