@@ -10,12 +10,13 @@ use std::{env, fs};
 /// Compares the headers with the table of releases.
 const RELEASE: &str = "server_release.cc";
 
-const SOURCES: [&str; 12] = [
+const SOURCES: [&str; 13] = [
     "binlog.cc",
     "binlog_scan.cc",
     "plugin.cc",
     "psi.cc",
     "hton.cc",
+    "handler_alter.cc",
     "handler_ddl.cc",
     "handler_plan.cc",
     "handler_read.cc",

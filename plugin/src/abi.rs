@@ -172,6 +172,9 @@ macro_rules! exports {
 #[path = "abi_calls.rs"]
 mod calls;
 pub use calls::*;
+#[path = "abi_alter.rs"]
+mod alter_calls;
+pub use alter_calls::*;
 #[path = "abi_binlog.rs"]
 mod binlog_calls;
 pub use binlog_calls::*;

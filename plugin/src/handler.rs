@@ -303,6 +303,10 @@ impl Handler {
         )))
     }
 
+    pub fn collator(&self) -> &'static (dyn Collator + Sync) {
+        self.collator
+    }
+
     pub fn is_stale(&self) -> bool {
         self.stale.contains(&true)
     }
@@ -646,6 +650,17 @@ impl Handler {
         done.map(|()| true)
     }
 
+    /// The row with this clustered key, for a message about it.
+    pub fn fetch_clustered(
+        &mut self,
+        session: &mut Session,
+        clustered: &[u8],
+        record: &mut [u8],
+    ) -> Result<bool> {
+        self.row_key = clustered.to_vec();
+        self.fetch_row(session, clustered, record)
+    }
+
     pub fn encode_ref(&mut self, image: &[u8]) -> Result<Vec<u8>> {
         if self.shape.hidden_key {
             return Ok(image[..key::HIDDEN_KEY_BYTES.min(image.len())].to_vec());
@@ -863,7 +878,7 @@ impl Handler {
 /// The engine follows rows through the indexes and checks these, for which it must know their keys:
 /// where an entry keeps its row's key only the shape of the table says.
 /// What the engine asks about the bytes of keys.
-fn name_keys(table: &Table, shape: &Shape) {
+pub fn name_keys(table: &Table, shape: &Shape) {
     table.name_parts(Arc::new(key::PartEnds { shape: shape.clone() }));
     let shape = shape.clone();
     table.name_rows(Arc::new(move |index, key, payload| {

@@ -6,11 +6,12 @@
 //! * [`abi`] and `describe` turn pointers into references (with `record`, all the `unsafe`);
 //! * `shape` is what the codecs know of a table, [`key`] and [`row`] are the codecs;
 //! * `abi_types` are the structures of the header, `host` the callbacks of the server;
-//! * `handler` is an open table, `session` a transaction, `engine` the one engine,
-//!   `binlog` what the hook in the binary log calls.
+//! * `handler` is an open table, `alter` one whose indexes change, `session` a transaction,
+//!   `engine` the one engine, `binlog` what the hook in the binary log calls.
 
 pub mod abi;
 mod abi_types;
+mod alter;
 mod autoinc;
 mod binlog;
 #[cfg(test)]

@@ -105,7 +105,7 @@ impl Column {
     }
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Part {
     pub column: usize,
     /// Bytes of the value that take part, if not all of it.

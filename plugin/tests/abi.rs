@@ -6,8 +6,11 @@ use std::collections::BTreeMap;
 use std::mem::{offset_of, size_of};
 
 const HEADER: &str = include_str!("../src/cpp/sluice_abi.h");
-const CALLS: &str =
-    concat!(include_str!("../src/abi_calls.rs"), include_str!("../src/abi_binlog.rs"));
+const CALLS: &str = concat!(
+    include_str!("../src/abi_calls.rs"),
+    include_str!("../src/abi_alter.rs"),
+    include_str!("../src/abi_binlog.rs")
+);
 
 fn arguments(list: &str) -> usize {
     let list = list.trim().trim_end_matches(',');

@@ -23,6 +23,7 @@
 //! room (drop dead entries, split, grow the root or first make room in the parent), and again.
 
 mod apply;
+mod bulk;
 mod check;
 mod codec;
 mod descend;
@@ -46,6 +47,7 @@ mod tree;
 mod verify;
 
 pub use apply::change_creates_page;
+pub use bulk::Builder;
 pub use env::Env;
 pub use estimate::{RangeEstimate, TreeSize};
 pub use inspect::{describe_change, view_page, NodeView};

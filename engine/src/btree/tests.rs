@@ -10,6 +10,7 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
 mod bench;
+mod bulk;
 mod crash;
 mod near;
 mod sample;

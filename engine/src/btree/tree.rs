@@ -177,14 +177,14 @@ impl Tree {
     }
 }
 
-fn check_key(key: &[u8]) -> Result<()> {
+pub(super) fn check_key(key: &[u8]) -> Result<()> {
     if key.len() > KEY_BYTES_MAX {
         return Err(Error::TooLarge { what: "key", bytes: key.len(), limit: KEY_BYTES_MAX });
     }
     Ok(())
 }
 
-fn check_value(value: &[u8], stamp: bool) -> Result<()> {
+pub(super) fn check_value(value: &[u8], stamp: bool) -> Result<()> {
     if value.len() > VALUE_BYTES_MAX {
         return Err(Error::TooLarge { what: "value", bytes: value.len(), limit: VALUE_BYTES_MAX });
     }

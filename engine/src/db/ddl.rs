@@ -214,7 +214,7 @@ impl Engine {
         }
     }
 
-    fn newest_csn(&self) -> Csn {
+    pub(super) fn newest_csn(&self) -> Csn {
         self.ctx.table.snapshot(self.wal.end()).csn()
     }
 
@@ -236,7 +236,7 @@ impl Engine {
         })
     }
 
-    fn new_tree(&self, unique: bool) -> Result<IndexDef> {
+    pub(super) fn new_tree(&self, unique: bool) -> Result<IndexDef> {
         let id = TreeId(self.schema.next_tree.fetch_add(1, Ordering::SeqCst));
         let tree = Tree::create(Arc::clone(&self.env), id)?;
         let root = tree.root();

@@ -24,6 +24,12 @@ impl HiddenKey {
         HiddenKey(OnceLock::new())
     }
 
+    /// The same counter for the same rows; nobody draws from this one any more.
+    pub fn carried_over(&self) -> HiddenKey {
+        let next = self.0.get().map(|next| AtomicU64::new(next.load(Ordering::Relaxed)));
+        HiddenKey(next.map(OnceLock::from).unwrap_or_default())
+    }
+
     pub fn next(&self, rows: &TreeGate) -> Result<u64> {
         let next = match self.0.get() {
             Some(next) => next,

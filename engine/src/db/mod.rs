@@ -40,6 +40,7 @@ mod estimate;
 #[cfg(test)]
 mod fuzz_tests;
 mod hidden_key;
+mod index_build;
 pub mod inspect;
 mod lease;
 mod long;
@@ -62,6 +63,9 @@ mod schema;
 mod semi_consistent_tests;
 #[cfg(feature = "sim")]
 mod simulated;
+mod sorter;
+#[cfg(test)]
+mod sorter_tests;
 #[cfg(test)]
 mod space_tests;
 mod statistics;
@@ -87,6 +91,7 @@ pub use callbacks::{KeyParts, Killed, RowNames};
 pub use check::{CheckDepth, TableReport};
 pub use config::{Compression, Config, FlushAtCommit, Host, Level, NoHost};
 pub use engine::Engine;
+pub use index_build::{AlteredIndex, FoundTwice, IndexBuild};
 pub use open::Geometry;
 pub use remembered::TableSize;
 #[cfg(feature = "sim")]

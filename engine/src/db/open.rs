@@ -7,6 +7,7 @@ use super::engine::{Engine, Parts};
 use super::hidden_key::HiddenKey;
 use super::note::CheckpointNote;
 use super::redo::{catalog_damaged, Redo, RedoTail};
+use super::sorter;
 use super::table::{Counters, Table};
 use super::unreadable::Unreadable;
 use crate::base::{Csn, EntryHeader, Error, Lsn, PageId, Result, TreeId, TxnId, BLOCK_BYTES};
@@ -83,6 +84,7 @@ impl Engine {
         os.create_dir(&config.data_dir)?;
         os.create_dir(&config.log_dir())?;
         let lock = os.lock_dir(&config.data_dir)?;
+        sorter::remove_left(&*os, &config.data_dir)?;
         let opening = Opening { os, config, geometry, host, lock };
         let engine = match opening.existing_store()? {
             Found::Store(store, note) => opening.recover(store, &note)?,

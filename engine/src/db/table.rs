@@ -79,6 +79,18 @@ impl Counters {
         }
     }
 
+    /// Those of the same rows under other indexes.
+    pub(crate) fn of_altered(&self) -> Counters {
+        let Autoinc { next, kept } = *self.autoinc.lock();
+        Counters {
+            autoinc: Mutex::ranked(Rank::Autoinc, Autoinc { next, kept }),
+            hidden_key: self.hidden_key.carried_over(),
+            retired: AtomicBool::new(false),
+            is_temporary: self.is_temporary,
+            remembered: Remembered::default(),
+        }
+    }
+
     pub(crate) fn temporary(mut self, is_temporary: bool) -> Self {
         self.is_temporary = is_temporary;
         self

@@ -195,8 +195,37 @@ struct Life {
     in_doubt: Option<Model>,
 }
 
+/// Builds one or two of the secondary indexes anew in place, or gives up in the middle.
+fn alter(rng: &mut SimRng, engine: &Arc<Engine>) -> Result<()> {
+    let table = engine.table(TABLE)?.unwrap();
+    let is_new = [rng.chance(50), rng.chance(50)];
+    let index = |i: usize| match is_new[i - 1] {
+        true => AlteredIndex::New { unique: i == 2 },
+        false => AlteredIndex::Kept(i),
+    };
+    let indexes = [AlteredIndex::Kept(0), index(1), index(2)];
+    let mut build = engine.alter_indexes(TABLE, &indexes, b"model".to_vec(), &|| false)?;
+    let (mut trx, mut cursor) = (engine.begin(2), Cursor::default());
+    let (all, forward) = (Bound::Unbounded, Direction::Forward);
+    trx.seek(&mut cursor, &table, 0, all, all, forward, ReadMode::Snapshot)?;
+    while trx.next(&mut cursor)? {
+        let images = Row::read(cursor.key(), cursor.payload()).images();
+        for (n, i) in [1, 2].into_iter().filter(|i| is_new[i - 1]).enumerate() {
+            build.add(n, &images.keys[i], &images.payloads[i])?;
+        }
+    }
+    if rng.chance(10) {
+        return Ok(());
+    }
+    assert_eq!(build.build(&|| false)?, None);
+    if rng.chance(90) {
+        build.commit()?;
+    }
+    Ok(())
+}
+
 fn live(rng: &mut SimRng, engine: &Arc<Engine>, mut model: Model) -> Life {
-    let table = engine.table(TABLE).unwrap().unwrap();
+    let mut table = engine.table(TABLE).unwrap().unwrap();
     table.name_parts(Arc::new(Parts));
     let mut trx = engine.begin(1);
     loop {
@@ -215,8 +244,13 @@ fn live(rng: &mut SimRng, engine: &Arc<Engine>, mut model: Model) -> Life {
             0..=3 => engine.step(),
             4 if rng.chance(30) => engine.checkpoint_now(),
             5 if rng.chance(30) => engine.analyze_table(TABLE, 0, &|| false),
+            6 if rng.chance(40) => alter(rng, engine),
             _ => engine.flush_log(),
         };
+        if let Ok(Some(altered)) = engine.table(TABLE) {
+            altered.name_parts(Arc::new(Parts));
+            table = altered;
+        }
         if worked.is_err() {
             return Life { acknowledged: model, in_doubt: None };
         }
@@ -295,6 +329,71 @@ fn acknowledged_commits_survive_crashes_anywhere() {
     for seed in first..first + seeds {
         crash_run(seed);
     }
+}
+
+fn fill(engine: &Arc<Engine>, rows: &[Row]) {
+    let table = engine.table(TABLE).unwrap().unwrap();
+    let mut trx = engine.begin(1);
+    for row in rows {
+        row.images().with(|w| trx.insert(&table, w)).unwrap();
+    }
+    trx.commit(true).unwrap();
+}
+
+#[test]
+fn a_key_that_is_there_twice_stops_the_build_and_changes_nothing() {
+    let os = SimOs::new(1);
+    let engine = open(&os).unwrap();
+    engine.create_table(TABLE, spec()).unwrap();
+    let row = |id: u32| Row { id, plain: 1, unique: id as u16, filler: 1 };
+    fill(&engine, &[row(1), row(2), row(3)]);
+    let kept = AlteredIndex::Kept;
+    let indexes = [kept(0), AlteredIndex::New { unique: true }, kept(1), kept(2)];
+    let trees = engine.ctx.trees.ids().len();
+    let mut build = engine.alter_indexes(TABLE, &indexes, b"4".to_vec(), &|| false).unwrap();
+    for (key, payload) in [(b"a", b"1"), (b"b", b"2"), (b"a", b"3")] {
+        build.add(0, key, payload).unwrap();
+    }
+    let found = build.build(&|| false).unwrap().expect("twice");
+    let mut payloads = found.payloads.clone();
+    payloads.sort();
+    assert_eq!((found.index, payloads), (0, [b"1".to_vec(), b"3".to_vec()]));
+    drop(build);
+    assert_eq!(engine.ctx.trees.ids().len(), trees);
+    assert_eq!(engine.table(TABLE).unwrap().unwrap().definition(), b"model");
+    fill(&engine, &[row(4)]);
+}
+
+#[test]
+fn an_alter_keeps_rows_and_counters_and_is_not_for_older_snapshots() {
+    let os = SimOs::new(1);
+    let engine = open(&os).unwrap();
+    engine.create_table(TABLE, spec()).unwrap();
+    let row = |id: u32| Row { id, plain: id as u8, unique: id as u16, filler: 1 };
+    fill(&engine, &[row(1), row(2)]);
+    let old = engine.table(TABLE).unwrap().unwrap();
+    old.autoinc_update(|_| 9);
+    old.autoinc_keep(7);
+    let mut reader = engine.begin(5);
+    reader.open_snapshot();
+    // The index of plain values goes, the other takes its place.
+    let indexes = [AlteredIndex::Kept(0), AlteredIndex::Kept(2)];
+    let build = engine.alter_indexes(TABLE, &indexes, b"two".to_vec(), &|| false).unwrap();
+    let table = build.commit().unwrap();
+    assert!(!old.is_current() && table.id() > old.id());
+    assert_eq!((table.definition(), table.index_count()), (&b"two"[..], 2));
+    assert_eq!((table.autoinc_peek(), table.autoinc_kept()), (9, 7));
+    assert_eq!(scan(&mut engine.begin(2), &table, 1, Direction::Forward).len(), 2);
+    let mut cursor = Cursor::default();
+    let (all, forward) = (Bound::Unbounded, Direction::Forward);
+    let outcome = reader.seek(&mut cursor, &table, 0, all, all, forward, ReadMode::Snapshot);
+    assert!(matches!(outcome, Err(Error::TableChanged)), "{outcome:?}");
+    drop((reader, table, old));
+    drop(engine);
+    os.crash();
+    let table = open(&os).unwrap().table(TABLE).unwrap().unwrap();
+    assert_eq!((table.definition(), table.index_count()), (&b"two"[..], 2));
+    assert_eq!(table.autoinc_peek(), 7);
 }
 
 #[test]

@@ -83,6 +83,9 @@ inline bool copies_tables(int command)
 
 /* For DDL, before it changes anything. */
 int sluice_wait_for_prepared(THD *thd, const char *name);
+/* 0: the table is a newer one than that of the version, so an ALTER in place happened. */
+int sluice_check_version(handlerton *hton, const char *path, const LEX_CUSTRING *definition,
+                         ulonglong before);
 /* Puts the text of the last error into the warnings. */
 int sluice_report(THD *thd, int error);
 
@@ -120,6 +123,12 @@ public:
   int optimize(THD *thd, HA_CHECK_OPT *options) override;
   void update_create_info(HA_CREATE_INFO *info) override;
   bool check_if_incompatible_data(HA_CREATE_INFO *info, uint changes) override;
+  enum_alter_inplace_result check_if_supported_inplace_alter(TABLE *altered,
+                                                             Alter_inplace_info *info) override;
+  bool prepare_inplace_alter_table(TABLE *altered, Alter_inplace_info *info) override;
+  bool inplace_alter_table(TABLE *altered, Alter_inplace_info *info) override;
+  bool commit_inplace_alter_table(TABLE *altered, Alter_inplace_info *info, bool commit) override;
+  ulonglong table_version() const override;
 
   int external_lock(THD *thd, int type) override;
   int start_stmt(THD *thd, thr_lock_type type) override;
@@ -171,6 +180,8 @@ private:
   void compute_cut_virtual(uchar *record);
   int failed(int error);
   bool refuse_galera(THD *thd) const;
+  int alter_rows(sluice_alter *alter);
+  bool alter_failed(int error);
   sluice_bound bound_of(uint key, const uchar *image, key_part_map parts, bool inclusive) const;
   void note_autoinc(uint32_t how);
   void describe_selectivity(ha_rows rows, uint64_t version);

@@ -385,6 +385,7 @@ void sluice_fill_hton(handlerton *hton)
   hton->pre_shutdown= sluice_binlog_pre_shutdown;
   hton->show_status= show_status;
   hton->drop_table= drop_table;
+  hton->check_version= sluice_check_version;
   hton->drop_database= drop_database;
   hton->prepare_for_backup= prepare_for_backup;
   hton->table_options= sluice_table_options;

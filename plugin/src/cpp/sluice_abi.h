@@ -260,6 +260,7 @@ typedef struct sluice_bound
 
 typedef struct sluice_session sluice_session;
 typedef struct sluice_handler sluice_handler;
+typedef struct sluice_alter sluice_alter;
 typedef void (*sluice_print)(void *context, const char *text, size_t length);
 
 /* The engine */
@@ -410,6 +411,22 @@ int32_t sluice_autoinc_statement(sluice_session *session);
 /* A bulk insert begins or ends; increment 0: the series stays. */
 int32_t sluice_autoinc_bulk(sluice_handler *handler, uint32_t on, uint64_t offset,
                             uint64_t increment);
+
+/* ALTER TABLE of secondary indexes in place; writers are kept from the table. table: as it will be.
+   kept: for each of its keys its number now, or SLUICE_NO_KEY for a new one. Every row is given once,
+   then the indexes are built. */
+int32_t sluice_alter_begin(const sluice_handler *handler, uint64_t thd, const sluice_table *table,
+                           const uint32_t *kept, sluice_alter **to);
+int32_t sluice_alter_row(sluice_alter *alter, const sluice_handler *handler,
+                         const uint8_t *record);
+/* HA_ERR_FOUND_DUPP_KEY: key and record are those of the later one of two rows. */
+int32_t sluice_alter_build(sluice_alter *alter, uint64_t thd, sluice_handler *handler,
+                           sluice_session *session, uint32_t *key, uint8_t *record);
+/* Nobody uses the table. The alter is over, whatever the answer. */
+int32_t sluice_alter_commit(sluice_alter *alter, uint64_t thd);
+int32_t sluice_alter_abandon(sluice_alter *alter);
+/* Grows with each TRUNCATE and ALTER in place; 0: there is no such table. */
+uint64_t sluice_table_version(const char *name);
 
 #ifdef __cplusplus
 }

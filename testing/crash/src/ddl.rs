@@ -93,9 +93,10 @@ fn plan(record: &mut DdlRecord, engine: &str, rng: &mut Rng) -> (String, Tables)
             let column = shape.columns;
             format!("ALTER TABLE {name} ADD COLUMN c{column} INT NOT NULL DEFAULT {column}")
         }
-        5 if !shape.indexed => {
-            shape.indexed = true;
-            format!("ALTER TABLE {name} ADD INDEX v (v)")
+        5 => {
+            shape.indexed = !shape.indexed;
+            let change = if shape.indexed { "ADD INDEX v (v)" } else { "DROP INDEX v" };
+            format!("ALTER TABLE {name} {change}")
         }
         6 => {
             shape.rows = 0;
