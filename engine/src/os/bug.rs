@@ -70,11 +70,15 @@ pub enum Bug {
     OlderImagePays,
     /// After a failed write of its image a frame goes on with a list that lacks what the image held.
     FailedImageKeepsList,
+    /// An ALTER TABLE in place answers before its change of the catalog is durable.
+    AlterNotFlushed,
+    /// An index is built without one of the runs that were sorted.
+    SortedRunForgotten,
 }
 
 #[cfg(feature = "sim")]
 impl Bug {
-    pub const ALL: [Bug; 32] = [
+    pub const ALL: [Bug; 34] = [
         Bug::CommitWithoutFlush,
         Bug::LogWriteNotDurable,
         Bug::CheckpointWithoutStoreSync,
@@ -107,5 +111,7 @@ impl Bug {
         Bug::PaidBeforeDirty,
         Bug::OlderImagePays,
         Bug::FailedImageKeepsList,
+        Bug::AlterNotFlushed,
+        Bug::SortedRunForgotten,
     ];
 }

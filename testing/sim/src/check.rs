@@ -65,6 +65,7 @@ pub fn everything(engine: &Arc<Engine>, session: u64, ids: u64) -> Found {
     let mut all = Found::default();
     for name in engine.table_names() {
         let table = table(engine, &name);
+        all.definitions.insert(name.clone(), table.definition().to_vec());
         if engine.given_up_in(&name).expect("a table") > 0 {
             let (rows, unreadable) = readable(&mut trx, &table, ids);
             all.tables.insert(name.clone(), rows);

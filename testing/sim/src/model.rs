@@ -9,7 +9,7 @@
 //! sequence of events, and that must hold at least what was acknowledged as durable.
 
 use crate::locks::Locks;
-use crate::row::{Row, Rows};
+use crate::row::{Row, Rows, FIRST_DEFINITION};
 use sluice_engine::os::sim::SimRng;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -27,10 +27,26 @@ type Versions = BTreeMap<(TableKey, u32), Vec<(u64, Option<Row>)>>;
 
 #[derive(Clone, Debug)]
 pub enum Ddl {
-    Create { name: String, key: TableKey },
-    Drop { name: String },
-    Rename { from: String, to: String },
-    Truncate { name: String, key: TableKey },
+    Create {
+        name: String,
+        key: TableKey,
+    },
+    Drop {
+        name: String,
+    },
+    Rename {
+        from: String,
+        to: String,
+    },
+    Truncate {
+        name: String,
+        key: TableKey,
+    },
+    /// Other indexes, the same rows.
+    Alter {
+        name: String,
+        seed: u64,
+    },
 }
 
 impl Ddl {
@@ -39,7 +55,9 @@ impl Ddl {
         match self {
             Ddl::Create { name, .. } => Ddl::Drop { name: name.clone() },
             Ddl::Rename { from, to } => Ddl::Rename { from: to.clone(), to: from.clone() },
-            Ddl::Drop { .. } | Ddl::Truncate { .. } => panic!("{self:?} is not taken back"),
+            Ddl::Drop { .. } | Ddl::Truncate { .. } | Ddl::Alter { .. } => {
+                panic!("{self:?} is not taken back")
+            }
         }
     }
 }
@@ -78,6 +96,13 @@ struct Prepared {
 pub struct State {
     pub names: BTreeMap<String, TableKey>,
     pub rows: BTreeMap<TableKey, Rows>,
+    /// Of tables that were altered.
+    definitions: BTreeMap<TableKey, Vec<u8>>,
+}
+
+/// The description that an ALTER leaves; no two are alike.
+pub fn altered_definition(seed: u64) -> Vec<u8> {
+    [&b"altered"[..], &seed.to_le_bytes()].concat()
 }
 
 impl State {
@@ -99,8 +124,21 @@ impl State {
                 let key = self.names.remove(from).expect("a table that is renamed");
                 self.names.insert(to.clone(), key);
             }
-            Ddl::Truncate { name, key } => drop(self.names.insert(name.clone(), *key)),
+            Ddl::Truncate { name, key } => {
+                let old = self.names.insert(name.clone(), *key);
+                if let Some(definition) = old.and_then(|old| self.definitions.remove(&old)) {
+                    self.definitions.insert(*key, definition);
+                }
+            }
+            Ddl::Alter { name, seed } => {
+                let key = self.names[name];
+                self.definitions.insert(key, altered_definition(*seed));
+            }
         }
+    }
+
+    fn definition(&self, key: TableKey) -> &[u8] {
+        self.definitions.get(&key).map_or(FIRST_DEFINITION, Vec::as_slice)
     }
 
     pub fn table(&self, name: &str) -> Rows {
@@ -110,6 +148,7 @@ impl State {
     fn is_like(&self, found: &Found) -> bool {
         let empty = Rows::new();
         self.names.keys().eq(found.tables.keys())
+            && self.names.iter().all(|(name, key)| self.definition(*key) == found.definitions[name])
             && self.names.iter().all(|(name, key)| {
                 let (known, rows) = (self.rows.get(key).unwrap_or(&empty), &found.tables[name]);
                 match found.unreadable.get(name) {
@@ -127,6 +166,7 @@ impl State {
 #[derive(Debug, Default)]
 pub struct Found {
     pub tables: BTreeMap<String, Rows>,
+    pub definitions: BTreeMap<String, Vec<u8>>,
     /// Of tables with pages that were given up: rows that nobody can read.
     pub unreadable: BTreeMap<String, BTreeSet<u32>>,
 }
@@ -366,8 +406,14 @@ impl Model {
         let mut state = State { names: std::mem::take(&mut self.names), ..State::default() };
         state.apply(&ddl);
         self.names = state.names;
-        if let Ddl::Create { key, .. } | Ddl::Truncate { key, .. } = &ddl {
-            self.born.insert(*key, self.ddl_count);
+        let born = match &ddl {
+            Ddl::Create { key, .. } | Ddl::Truncate { key, .. } => Some(*key),
+            // For snapshots from before it the table is another one.
+            Ddl::Alter { name, .. } => self.names.get(name).copied(),
+            Ddl::Drop { .. } | Ddl::Rename { .. } => None,
+        };
+        if let Some(key) = born {
+            self.born.insert(key, self.ddl_count);
         }
         self.events.push(Event { lsn, what: What::Ddl(ddl) });
     }
@@ -429,7 +475,8 @@ impl Model {
     }
 
     fn difference(&self, found: &Found, surely: usize) -> String {
-        let (unreadable, found) = (&found.unreadable, &found.tables);
+        let (unreadable, definitions, found) =
+            (&found.unreadable, &found.definitions, &found.tables);
         let mut state = self.base.clone();
         for event in &self.events[..surely] {
             match &event.what {
@@ -444,6 +491,11 @@ impl Model {
         if !state.names.keys().eq(found.keys()) {
             let (known, found) = (state.names.keys(), found.keys());
             text += &format!("; tables {known:?}, found {found:?}, DDL {:?}", self.ddl);
+        }
+        for (name, key) in &state.names {
+            if definitions.get(name).is_some_and(|found| found != state.definition(*key)) {
+                text += &format!("; the last ALTER of {name} is another");
+            }
         }
         for (name, rows) in found {
             let known = state.table(name);
@@ -493,6 +545,7 @@ impl Model {
         self.names.clone_from(&self.base.names);
         let kept: BTreeSet<TableKey> = self.names.values().copied().collect();
         self.base.rows.retain(|key, _| kept.contains(key));
+        self.base.definitions.retain(|key, _| kept.contains(key));
         self.events.clear();
         self.ddl = None;
         (self.durable_lsn, self.exclusive, self.awaited) = (0, None, None);

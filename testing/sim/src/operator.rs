@@ -1,15 +1,16 @@
 //! Those who are no sessions: one for DDL, one for everything else that somebody asks an engine
 //! for while others work.
 
-use crate::model::Ddl;
+use crate::model::{altered_definition, Ddl};
 use crate::profile::SESSIONS_MAX;
-use crate::row::spec;
+use crate::row::{spec, Row};
 use crate::session::{PowerOff, Step};
 use crate::world::{Life, TABLES};
 use sluice_engine::base::{Error, Result};
-use sluice_engine::db::{take_ddl_ends, Engine};
+use sluice_engine::db::{take_ddl_ends, AlteredIndex, Cursor, Direction, Engine, ReadMode};
 use sluice_engine::os::sim::{SimRng, Trouble};
 use sluice_engine::os::sync::sleep;
+use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ const SESSION_OF_DDL: u64 = 98;
 /// So many times a table's end is tried while others use it.
 const TRIES_MAX: u64 = 50;
 
-/// Creates, drops, renames, truncates.
+/// Creates, drops, renames, truncates, builds indexes.
 pub fn change_tables(life: &Arc<Life>, seed: u64) {
     let mut rng = SimRng::new(seed);
     while life.goes_on() && (one_ddl(life, &mut rng).is_ok() || !life.is_dark()) {
@@ -42,10 +43,17 @@ fn one_ddl(life: &Life, rng: &mut SimRng) -> Step {
             Box::new(move |_| Ddl::Rename { from: name.clone(), to: to.clone() })
         }
         (true, _, 3) => Box::new(|key| Ddl::Truncate { name: name.clone(), key }),
+        (true, _, 4) => {
+            let seed = rng.next_u64();
+            Box::new(move |_| Ddl::Alter { name: name.clone(), seed })
+        }
         _ => return Ok(()),
     };
     let name = match make(0) {
-        Ddl::Create { name, .. } | Ddl::Drop { name } | Ddl::Truncate { name, .. } => name,
+        Ddl::Create { name, .. }
+        | Ddl::Drop { name }
+        | Ddl::Truncate { name, .. }
+        | Ddl::Alter { name, .. } => name,
         Ddl::Rename { from, .. } => from,
     };
     let Some(ddl) = life.model().begin_ddl(&name, make) else { return Ok(()) };
@@ -152,7 +160,7 @@ pub fn run_ddl(life: &Life, ddl: &Ddl) -> Step {
     let engine = &life.engine;
     let before = |name: &String| engine.table(name).ok().flatten();
     let before = match ddl {
-        Ddl::Truncate { name, .. } => before(name),
+        Ddl::Truncate { name, .. } | Ddl::Alter { name, .. } => before(name),
         _ => None,
     };
     take_ddl_ends();
@@ -161,6 +169,7 @@ pub fn run_ddl(life: &Life, ddl: &Ddl) -> Step {
         Ddl::Drop { name } => engine.drop_table(name).map(|found| assert!(found, "no {name}")),
         Ddl::Rename { from, to } => engine.rename_table(from, to),
         Ddl::Truncate { name, .. } => engine.truncate_table(name, 1),
+        Ddl::Alter { name, seed } => alter(engine, name, *seed),
     };
     let ends: Vec<u64> = take_ddl_ends().into_iter().map(|end| end.0).collect();
     if let Err(error) = &done {
@@ -173,12 +182,46 @@ pub fn run_ddl(life: &Life, ddl: &Ddl) -> Step {
     life.model().ddl_over(&ends, done.is_ok());
     let names: Vec<String> = life.model().names.keys().cloned().collect();
     assert_eq!(engine.table_names(), names, "tables after {ddl:?}, which answered {done:?}");
-    if let (Ddl::Truncate { name, .. }, Some(before)) = (ddl, before) {
+    if let (Ddl::Truncate { name, .. } | Ddl::Alter { name, .. }, Some(before)) = (ddl, before) {
         let now = engine.table(name).ok().flatten();
         let is_new = now.is_some_and(|now| !Arc::ptr_eq(&now, &before));
-        assert_eq!(is_new, !ends.is_empty(), "{name} after TRUNCATE, which answered {done:?}");
+        assert_eq!(is_new, !ends.is_empty(), "{name} after {ddl:?}, which answered {done:?}");
     }
     done.map_err(|error| life.power_off(&error))
+}
+
+/// Builds secondary indexes of a table anew, in place; some statements give up in the middle.
+fn alter(engine: &Arc<Engine>, name: &str, seed: u64) -> Result<()> {
+    let mut rng = SimRng::new(seed);
+    let table = engine.table(name)?.unwrap_or_else(|| panic!("no {name}"));
+    let is_new = [rng.chance(60), rng.chance(60)];
+    let index = |i: usize| match is_new[i - 1] {
+        true => AlteredIndex::New { unique: i == 2 },
+        false => AlteredIndex::Kept(i),
+    };
+    let indexes = [AlteredIndex::Kept(0), index(1), index(2)];
+    let mut build = engine.alter_indexes(name, &indexes, altered_definition(seed), &|| false)?;
+    let (mut trx, mut cursor) = (engine.begin(SESSION_OF_DDL), Cursor::default());
+    let (all, forward) = (Bound::Unbounded, Direction::Forward);
+    trx.seek(&mut cursor, &table, 0, all, all, forward, ReadMode::Snapshot)?;
+    while trx.next(&mut cursor)? {
+        let row = Row::parse(cursor.key(), cursor.payload());
+        row.with(|write| {
+            let new = (1..3).filter(|i| is_new[i - 1]).enumerate();
+            new.map(|(n, i)| (n, write.entries[i]))
+                .try_for_each(|(n, entry)| build.add(n, entry.key, entry.payload))
+        })?;
+    }
+    drop(trx);
+    if rng.chance(10) {
+        return Ok(());
+    }
+    let twice = build.build(&|| false)?;
+    assert!(twice.is_none(), "{name}: {twice:?}");
+    match rng.chance(90) {
+        true => build.commit().map(drop),
+        false => Ok(()),
+    }
 }
 
 /// Checkpoints of both kinds, garbage collection, flushes, kills of waiting sessions.

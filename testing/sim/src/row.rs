@@ -20,10 +20,18 @@ pub struct Row {
 
 pub type Rows = BTreeMap<u32, Row>;
 
+/// The description that a table is made with.
+pub const FIRST_DEFINITION: &[u8] = b"sim";
+
 pub fn spec() -> TableSpec {
     let index = |unique| IndexSpec { unique };
     let indexes = vec![index(true), index(false), index(true)];
-    TableSpec { indexes, definition: b"sim".to_vec(), autoinc_start: 1, compression: None }
+    TableSpec {
+        indexes,
+        definition: FIRST_DEFINITION.to_vec(),
+        autoinc_start: 1,
+        compression: None,
+    }
 }
 
 /// Where the entries of the indexes keep the primary key.

@@ -129,6 +129,30 @@ fn undone_lets_go() {
     is_found(Bug::UndoneLetsGo);
 }
 
+fn owed_too_late() {
+    is_found(Bug::OwedTooLate);
+}
+
+fn paid_before_dirty() {
+    is_found(Bug::PaidBeforeDirty);
+}
+
+fn older_image_pays() {
+    is_found(Bug::OlderImagePays);
+}
+
+fn failed_image_keeps_list() {
+    is_found(Bug::FailedImageKeepsList);
+}
+
+fn alter_not_flushed() {
+    is_found(Bug::AlterNotFlushed);
+}
+
+fn sorted_run_forgotten() {
+    is_found(Bug::SortedRunForgotten);
+}
+
 fn main() {
     runner::run(tests![
         commit_without_flush,
@@ -159,5 +183,11 @@ fn main() {
         half_group_written,
         equal_key_not_checked,
         undone_lets_go,
+        owed_too_late,
+        paid_before_dirty,
+        older_image_pays,
+        failed_image_keeps_list,
+        alter_not_flushed,
+        sorted_run_forgotten,
     ])
 }
