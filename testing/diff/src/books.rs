@@ -72,9 +72,15 @@ fn is_ok(reply: &Option<Outcome>) -> bool {
     reply.as_ref().is_some_and(Outcome::is_ok)
 }
 
+/// A new connection.
+impl Default for Setting {
+    fn default() -> Setting {
+        Setting { level: "REPEATABLE-READ".into(), in_transaction: false }
+    }
+}
+
 impl Books {
     pub fn new(sessions: usize) -> Books {
-        let setting = Setting { level: "REPEATABLE-READ".into(), in_transaction: false };
         Books {
             step: 0,
             issued: vec![0; sessions],
@@ -90,7 +96,7 @@ impl Books {
             numbered: BTreeSet::new(),
             primary: BTreeMap::new(),
             claims: (0..sessions).map(|_| Claims::default()).collect(),
-            settings: vec![setting; sessions],
+            settings: vec![Setting::default(); sessions],
         }
     }
 
@@ -326,8 +332,14 @@ impl Books {
         self.settings[at].in_transaction
     }
 
-    /// The session has begun anew.
-    pub fn forget(&mut self, at: usize) {
+    /// The session has a new connection.
+    pub fn begin_anew(&mut self, at: usize) {
+        self.forget(at);
+        self.settings[at] = Setting::default();
+    }
+
+    /// The session's statement was ended, or its transaction.
+    fn forget(&mut self, at: usize) {
         self.undone = true;
         self.claims[at].clear();
         self.used[at].clear();

@@ -138,10 +138,17 @@ fn trigger(
     let time = rng.one(&["BEFORE", "AFTER"]);
     let event = rng.one(&["INSERT", "UPDATE", "DELETE"]);
     let other = rng.pick(tables).filter(|t| t.name != table.name && !t.temporary).cloned();
+    // An UPDATE of two tables does not compute virtual columns again after a trigger: their indexes are
+    // spoiled then, in InnoDB as well.
+    let is_read = |name: &str| {
+        let reads = |g: &(String, bool)| !g.1 && g.0.contains(name);
+        table.columns.iter().any(|c| c.generated.as_ref().is_some_and(reads))
+    };
     let ints: Vec<String> = table
         .written()
         .iter()
         .filter(|c| c.kind.class == Class::Int && !c.auto_increment)
+        .filter(|c| event == "INSERT" || !is_read(&c.name))
         .map(|c| c.name.clone())
         .collect();
     let body = match (other, rng.pick(&ints)) {

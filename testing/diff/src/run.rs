@@ -202,6 +202,7 @@ impl<'w> Runner<'w> {
             drop(old);
             waits::until_gone(&mut self.control, id);
         }
+        self.books.begin_anew(session);
         Ok(())
     }
 
@@ -382,7 +383,6 @@ impl<'w> Runner<'w> {
             }
         }
         self.reconnect(at)?;
-        self.books.forget(at);
         Ok(None)
     }
 
@@ -419,7 +419,6 @@ impl<'w> Runner<'w> {
             1 => return Ok(false),
             _ => self.reconnect(at)?,
         }
-        self.books.forget(at);
         Ok(true)
     }
 
