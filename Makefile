@@ -36,7 +36,7 @@ BENCH_FLAGS = $(foreach v,$(BENCH_LISTS),$(if $($v),$(call option,$v) '$(call li
 kind = $(if $(KIND),$(or $(filter $(KIND),$2),$(error make $1 has no KIND=$(KIND): $2)),$(firstword $2))
 
 .DEFAULT_GOAL := build
-.PHONY: build built test check demo bench sim diff isolation crash kill9 powercut mtr fuzz clean help
+.PHONY: build built test check demo bench sim diff isolation crash kill9 powercut mtr fuzz deb test-deb clean help
 
 build: ## private MariaDB, workspace, plugin; KIND=myrocks fetches MyRocks for `bench`
 	@$(build-$(call kind,build,all myrocks))
@@ -103,6 +103,15 @@ fuzz: ## every decoder with mutated inputs, SECONDS=60 each; KIND=damage: every 
 	@$(fuzz-$(call kind,fuzz,decoders damage))
 fuzz-decoders = SLUICE_FUZZ_SECONDS=$(SECONDS) $(FUZZ) --workspace --lib -- fuzz_ --nocapture --test-threads 2
 fuzz-damage = SLUICE_DAMAGE_STRIDE=1 $(FUZZ) -p sluice-engine --lib -- damage_tests --nocapture
+
+deb: ## Debian packages below target/deb, for SERVER; KIND=test: in a clean root of the distribution
+	@$(deb-$(call kind,deb,build test))
+deb-build = scripts/deb
+deb-test = scripts/deb && ONLY=deb scripts/test
+
+# Short for deb KIND=test
+test-deb:
+	@$(MAKE) --no-print-directory deb KIND=test
 
 clean: ## what cargo and the tests made; KIND=all: the MariaDB prefixes as well, not the user's cache
 	@$(clean-$(call kind,clean,built all))

@@ -7,12 +7,13 @@ mod bench;
 mod db;
 mod host;
 mod inspect;
+mod pages;
 mod reports;
 mod server;
 mod signals;
 mod watch;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use std::process::ExitCode;
 
 /// An error is the line that the user reads.
@@ -45,6 +46,9 @@ enum Command {
     Writes(watch::WatchArgs),
     /// Show what a running server writes, and why, on the whole terminal
     Top(watch::WatchArgs),
+    /// Write manual pages, and completions for shells
+    #[command(hide = true)]
+    Pages(pages::PagesArgs),
 }
 
 fn main() -> ExitCode {
@@ -55,6 +59,7 @@ fn main() -> ExitCode {
         Command::Advise(args) => advise::run(&args),
         Command::Writes(args) => watch::writes(&args),
         Command::Top(args) => watch::top(&args),
+        Command::Pages(args) => pages::run(&args, Cli::command()),
     };
     outcome.unwrap_or_else(|reason| {
         eprintln!("sluice: error: {reason}");

@@ -15,6 +15,14 @@ suite_of() {
   esac
 }
 
+# What versions of packages for suite $1 end with: an upgrade of the distribution is one of the package.
+distribution_of() {
+  case $1 in
+    bookworm) echo deb12 ;;
+    trixie) echo deb13 ;;
+  esac
+}
+
 # 10.11.18 as the table has it: 101118.
 version_id() {
   local major minor patch

@@ -1,0 +1,244 @@
+//! The packages of scripts/deb in a clean root of their distribution: `make test-deb`.
+
+mod root;
+mod world;
+
+use sluice_rig::suite;
+use sluice_rig::tests;
+use sluice_rig::tool::{checkout, is_silent_about, run, says};
+use std::fs;
+use std::process::{Command, ExitCode};
+use std::time::Instant;
+use world::{packages_in, World};
+
+fn main() -> ExitCode {
+    let tests = tests![
+        wants_exactly_its_server,
+        the_first_commit_comes_within_a_minute,
+        rows_survive_a_kill,
+        the_program_has_a_manual_and_completions,
+        is_not_removed_while_there_are_tables,
+        is_not_removed_while_there_are_tables_and_no_server,
+        is_not_removed_after_a_crash,
+        is_removed_and_the_server_runs_without_it,
+        is_purged_and_its_data_stay,
+        is_installed_again,
+        a_full_disk_leaves_nothing_half,
+        is_upgraded_from_an_older_version,
+        is_removed_with_the_server,
+        equal_sources_give_equal_bytes,
+    ];
+    suite::run(&tests, World::new)
+}
+
+fn wants_exactly_its_server(w: &mut World) {
+    let script = r#"
+        mkdir -p /srv/other/DEBIAN
+        printf 'Package: mariadb-server-core\nVersion: 1:99\nArchitecture: amd64\nMaintainer: x <x@x>\nDescription: x\n' \
+            >/srv/other/DEBIAN/control
+        dpkg-deb --build /srv/other /srv/other.deb"#;
+    w.root.sh(script).ok();
+    let both = w.root.apt("install --simulate /srv/packages/*.deb /srv/other.deb");
+    both.refuses("unmet dependencies");
+    let wanted = format!("mariadb-server-core (= {})", w.distribution.server);
+    says(&wanted, &both.text());
+}
+
+fn the_first_commit_comes_within_a_minute(w: &mut World) {
+    assert!(!w.root.has("/usr/sbin/mariadbd"), "the root should have no server yet");
+    let started = Instant::now();
+    w.install().ok();
+    w.wait_for_server();
+    w.root.sql(
+        "CREATE DATABASE shop;
+         CREATE TABLE shop.orders (id INT PRIMARY KEY) ENGINE=Sluice;
+         INSERT INTO shop.orders VALUES (1);",
+    );
+    let seconds = started.elapsed().as_secs_f64();
+    print!("{seconds:.1} s from the apt command to the first commit, downloads not counted ... ");
+    assert!(seconds < 60.0);
+    assert_eq!(w.engine(), "YES");
+    let version = w.root.sql("SELECT @@version");
+    assert!(
+        w.distribution.server.contains(version.split('-').next().expect("a part")),
+        "{version}"
+    );
+}
+
+fn rows_survive_a_kill(w: &mut World) {
+    let root = w.with_table();
+    let insert =
+        "INSERT INTO shop.orders SELECT seq FROM shop.orders JOIN shop.seq_2_to_1000 WHERE id = 1";
+    root.sql(&format!("DELETE FROM shop.orders WHERE id > 1; {insert}"));
+    w.kill();
+    w.start();
+    assert_eq!(root.sql("SELECT COUNT(*), SUM(id) FROM shop.orders").trim(), "1000\t500500");
+}
+
+fn the_program_has_a_manual_and_completions(w: &mut World) {
+    let root = w.with_table();
+    says("sluice ", &root.sh("sluice --version").ok());
+    for path in [
+        "/usr/share/man/man1/sluice.1.gz",
+        "/usr/share/man/man1/sluice-inspect-verify.1.gz",
+        "/usr/share/bash-completion/completions/sluice.bash",
+        "/usr/share/zsh/vendor-completions/_sluice",
+        "/usr/share/fish/vendor_completions.d/sluice.fish",
+    ] {
+        assert!(root.has(path), "no {path}");
+    }
+    w.stop();
+    says("no damage found", &root.sh("sluice inspect /var/lib/mysql verify").ok());
+}
+
+fn is_not_removed_while_there_are_tables(w: &mut World) {
+    let root = w.with_table();
+    root.sql(
+        "CREATE TABLE IF NOT EXISTS shop.parts (id INT) ENGINE=Sluice
+             PARTITION BY HASH (id) PARTITIONS 2;
+         CREATE TABLE IF NOT EXISTS shop.notes (sluice INT) ENGINE=InnoDB COMMENT 'not Sluice';",
+    );
+    let removal = root.apt("remove mariadb-plugin-sluice");
+    w.assert_refused(&removal, "2 tables with ENGINE=Sluice are left");
+    says("shop.orders", &removal.text());
+    says("shop.parts", &removal.text());
+    assert_eq!(root.sql("SELECT COUNT(*) > 0 FROM shop.orders").trim(), "1");
+}
+
+fn is_not_removed_while_there_are_tables_and_no_server(w: &mut World) {
+    let root = w.with_table();
+    w.stop();
+    let removal = root.apt("remove mariadb-plugin-sluice");
+    w.assert_refused(&removal, "with ENGINE=Sluice are left");
+    let server = root.apt("remove mariadb-server");
+    w.assert_refused(&server, "with ENGINE=Sluice are left");
+    // apt has removed Debian's own plugins before. They leave options behind that stop the server.
+    root.apt("purge 'mariadb-plugin-provider-*'").ok();
+    assert_eq!(w.running().sql("SELECT COUNT(*) > 0 FROM shop.orders").trim(), "1");
+}
+
+const BINLOG: &str = "/etc/mysql/mariadb.conf.d/99-binlog.cnf";
+
+/// The log may hold the end of the binary log, also where no table of the engine is left.
+fn is_not_removed_after_a_crash(w: &mut World) {
+    w.without_tables();
+    w.root.sh("install -d -o mysql /srv/binlog").ok();
+    for name in ["bin", "/srv/binlog/bin"] {
+        w.stop();
+        w.root.sh(&format!("printf '[mariadbd]\nlog-bin = {name}\n' >{BINLOG}")).ok();
+        w.start();
+        w.root.sql(
+            "CREATE DATABASE shop; CREATE TABLE shop.other (id INT);
+             INSERT INTO shop.other VALUES (1); DROP DATABASE shop;",
+        );
+        w.kill();
+        let removal = w.root.apt("remove mariadb-plugin-sluice");
+        w.assert_refused(&removal, "The last stop of the server was not clean");
+        // Completes the binary log.
+        w.start();
+    }
+}
+
+fn is_removed_and_the_server_runs_without_it(w: &mut World) {
+    let root = w.without_tables();
+    root.sql(
+        "CREATE DATABASE shop; CREATE TABLE shop.other (id INT); INSERT INTO shop.other VALUES (1)",
+    );
+    says("starts it again without it", &root.apt("remove mariadb-plugin-sluice").ok());
+    w.wait_for_server();
+    assert_eq!(w.engine(), "");
+    assert_eq!(root.sql("SELECT * FROM shop.other").trim(), "1");
+    root.sql("DROP DATABASE shop");
+    assert!(root.has("/etc/mysql/mariadb.conf.d/sluice.cnf"), "a removal keeps the configuration");
+    assert!(!root.has("/usr/lib/mysql/plugin/ha_sluice.so"));
+}
+
+fn is_purged_and_its_data_stay(w: &mut World) {
+    w.without_tables();
+    let purge = w.root.apt("purge mariadb-plugin-sluice");
+    says("the files of the engine stay in /var/lib/mysql/sluice", &purge.ok());
+    assert!(!w.root.has("/etc/mysql/mariadb.conf.d/sluice.cnf"));
+    assert!(w.root.has("/var/lib/mysql/sluice/superblock"));
+    let left = w.root.sh("dpkg --listfiles mariadb-plugin-sluice 2>&1 || true").ok();
+    says("not installed", &left);
+}
+
+fn is_installed_again(w: &mut World) {
+    w.without_tables();
+    w.root.apt("purge mariadb-plugin-sluice sluice-tools").ok();
+    // Also beside the server's own first start, which makes its system tables.
+    w.root.apt("remove mariadb-server").ok();
+    w.install().ok();
+    w.wait_for_server();
+    assert_eq!(w.with_table().sql("SELECT id FROM shop.orders").trim(), "1");
+}
+
+fn a_full_disk_leaves_nothing_half(w: &mut World) {
+    w.without_tables();
+    w.root.apt("purge mariadb-plugin-sluice").ok();
+    let full = r#"
+        cd /usr/lib/mysql/plugin
+        mkdir /srv/full
+        mount -t tmpfs -o size=$(($(du -sk . | cut -f 1) + 256))k tmpfs /srv/full
+        cp -a . /srv/full
+        mount --move /srv/full /usr/lib/mysql/plugin"#;
+    w.root.sh(full).ok();
+    let failed = w.install();
+    failed.refuses("No space left on device");
+    let left =
+        w.root.sh("ls -A /usr/lib/mysql/plugin /usr/share/mariadb-plugin-sluice 2>&1 || true").ok();
+    is_silent_about("sluice.so", &left);
+    assert!(!w.is_installed());
+    assert!(w.answers(), "the server was disturbed");
+    w.root.sh("umount /usr/lib/mysql/plugin").ok();
+    w.install().ok();
+    w.running();
+}
+
+fn is_upgraded_from_an_older_version(w: &mut World) {
+    w.without_tables();
+    w.root.apt("purge mariadb-plugin-sluice sluice-tools").ok();
+    let older = w.tool.work.join("older");
+    run(w.pack(&older).env("DEB_VERSION", "0.0.9").env("DEB_COMPILED", "1")).ok();
+    w.bring(&older, "older");
+    w.root.apt("install /srv/older/*.deb").ok();
+    says("0.0.9", &w.version());
+    w.with_table();
+    w.root.sh("echo '#loose-sluice-log-capacity = 1G' >>/etc/mysql/mariadb.conf.d/sluice.cnf").ok();
+    w.install().ok();
+    assert!(!w.version().contains("0.0.9"));
+    w.wait_for_server();
+    assert_eq!(w.root.sql("SELECT id FROM shop.orders").trim(), "1");
+    let kept = "grep -c capacity.=.1G /etc/mysql/mariadb.conf.d/sluice.cnf";
+    assert_eq!(w.root.sh(kept).ok().trim(), "1", "an upgrade keeps what the user wrote");
+}
+
+fn is_removed_with_the_server(w: &mut World) {
+    w.without_tables();
+    w.root.apt("purge mariadb-server mariadb-plugin-sluice sluice-tools").ok();
+    assert!(!w.is_installed());
+    assert!(!w.root.has("/etc/mysql/mariadb.conf.d/sluice.cnf"));
+}
+
+/// Built anew, in another directory.
+fn equal_sources_give_equal_bytes(w: &mut World) {
+    let (elsewhere, again) = (w.tool.work.join("a/checkout"), w.tool.work.join("again"));
+    fs::create_dir_all(&elsewhere).expect("our own directory");
+    let copy = "git ls-files -z --cached --others --exclude-standard | tar --null -T - -cf - | tar -xf - -C \"$1\"";
+    run(Command::new("bash").args(["-ec", copy, "copy"]).arg(&elsewhere).current_dir(checkout()))
+        .ok();
+    let commit =
+        run(Command::new("git").args(["log", "-1", "--format=%ct"]).current_dir(checkout())).ok();
+    let mut build = w.pack(&again);
+    build.current_dir(&elsewhere).env("DEB_VERSION", w.built_version());
+    build
+        .env("SOURCE_DATE_EPOCH", commit.trim())
+        .env("CARGO_TARGET_DIR", w.tool.work.join("target"));
+    run(&mut build).ok();
+    let (first, second) = (packages_in(&w.packages), packages_in(&again));
+    assert_eq!(first.len(), second.len());
+    for (one, other) in first.iter().zip(&second) {
+        assert_eq!(one.file_name(), other.file_name());
+        assert!(fs::read(one).ok() == fs::read(other).ok(), "{} differs", one.display());
+    }
+}

@@ -1,0 +1,178 @@
+//! A clean root of a distribution: its base system and the packages that a server needs, nothing else.
+//!
+//! It is made once with mmdebstrap and kept in the user's cache. Each test run unpacks it and works in
+//! it as root, in a namespace of processes and mounts that ends with the test.
+
+use sluice_rig::tool::{checkout, run, wait_until, Ended};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// What the distribution's packages of the server are called here and there.
+pub struct Distribution {
+    pub suite: String,
+    /// As in 1:10.11.18-0+deb12u1.
+    pub server: String,
+    /// The downloads of scripts/fetch-mariadb.
+    downloads: PathBuf,
+    cache: PathBuf,
+    /// Lines for apt.
+    sources: String,
+}
+
+const ASK: &str = r#"
+SCRIPT_NAME=deb; . scripts/lib/common.sh; . scripts/lib/debian.sh; . scripts/lib/servers.sh
+version=$(sed -n 's/^MARIADB_VERSION=//p' "$SLUICE_PREFIX/build.env")
+suite=$(suite_of "${version%.*}")
+ensure_packages mmdebstrap dpkg-dev 1>&2
+printf '%s\n' "$suite" "$(sed -n 's/^package=//p' "$SLUICE_PREFIX/READY")" "$SLUICE_CACHE" "$version"
+source_lines "$SUITE" "$suite" | grep -v ^deb-src
+"#;
+
+impl Distribution {
+    /// That of the server in the prefix.
+    pub fn of(prefix: &Path) -> Distribution {
+        let mut bash = Command::new("bash");
+        bash.args(["-ec", ASK]).current_dir(checkout()).env("SLUICE_PREFIX", prefix);
+        let answer = run(&mut bash).ok();
+        let mut lines = answer.lines();
+        let mut next = || lines.next().expect("a line").to_owned();
+        let (suite, server, cache, version) = (next(), next(), PathBuf::from(next()), next());
+        let downloads = cache.join("mariadb").join(version);
+        let sources = lines.collect::<Vec<_>>().join("\n");
+        Distribution { suite, server, downloads, cache, sources }
+    }
+
+    /// The kept root, as a tar file.
+    fn kept(&self) -> PathBuf {
+        let server = self.server.replace([':', '/'], "_");
+        self.cache.join("roots").join(format!("{}-{server}.tar", self.suite))
+    }
+
+    fn make(&self, into: &Path, mut log: impl FnMut(&str)) {
+        let kept = self.kept();
+        if kept.exists() {
+            return;
+        }
+        log("makes a root of the distribution, once");
+        fs::create_dir_all(kept.parent().expect("a parent")).expect("the cache can be written");
+        let (sources, base) = (into.with_extension("list"), into.with_extension("tar"));
+        fs::write(&sources, format!("{}\n", self.sources)).expect("a new file");
+        let mut bootstrap = Command::new("mmdebstrap");
+        bootstrap.args(["--variant=apt", "--mode=root", "--skip=cleanup/apt"]);
+        run(bootstrap.arg(&self.suite).arg(&base).arg(&sources)).ok();
+        unpack(&base, into);
+        self.add_server(into);
+        let part = kept.with_extension("part");
+        run(Command::new("tar").arg("-cf").arg(&part).arg("-C").arg(into).arg(".")).ok();
+        fs::rename(&part, &kept).expect("the cache can be written");
+        fs::remove_dir_all(into).expect("our own directory");
+    }
+
+    /// The server's packages as a repository on disk, and in apt's cache whatever else they need.
+    fn add_server(&self, root: &Path) {
+        const SCRIPT: &str = r#"
+            mkdir -p "$1/srv/server"
+            cp "$2"/*.deb "$1/srv/server"
+            rm -f "$1"/srv/server/*-dev_* "$1"/srv/server/mariadb-test*
+            (cd "$1/srv/server" && dpkg-scanpackages --multiversion . >Packages 2>/dev/null)
+            echo 'deb [trusted=yes] file:/srv/server ./' >>"$1/etc/apt/sources.list"
+            printf 'Package: src:mariadb\nPin: version %s\nPin-Priority: 1001\n' "$3" >"$1/etc/apt/preferences.d/mariadb"
+            cp /etc/resolv.conf "$1/etc/resolv.conf"
+            chroot "$1" apt-get -qq update
+            chroot "$1" apt-get -qq --yes --download-only install mariadb-server
+            # From here on nothing comes from the network.
+            rm "$1/etc/resolv.conf"
+            "#;
+        let mut sh = Command::new("sh");
+        sh.args(["-ec", SCRIPT, "add"]).arg(root).arg(&self.downloads).arg(&self.server);
+        run(&mut sh).ok();
+    }
+}
+
+fn unpack(tar: &Path, into: &Path) {
+    fs::create_dir(into).expect("a new directory");
+    run(Command::new("tar").arg("-xf").arg(tar).arg("-C").arg(into)).ok();
+}
+
+pub struct Root {
+    pub dir: PathBuf,
+    holder: Child,
+    /// The first process of the namespace, seen from outside.
+    init: u32,
+}
+
+/// It waits for children that others have left, and ends with its parent.
+const INIT: &str = r#"
+set -e
+mount --make-rprivate /
+mount -t proc proc "$1/proc"
+mount -t devpts devpts "$1/dev/pts"
+touch "$1/srv/ready"
+while sleep 0.2; do :; done
+"#;
+
+impl Root {
+    pub fn unpack(of: &Distribution, work: &Path) -> Root {
+        let dir = work.join("root");
+        of.make(&dir, |line| println!("deb: {line}"));
+        unpack(&of.kept(), &dir);
+        let mut holder = Command::new("setpriv");
+        holder.args([
+            "--pdeathsig",
+            "KILL",
+            "unshare",
+            "--mount",
+            "--pid",
+            "--fork",
+            "--kill-child",
+        ]);
+        holder.args(["sh", "-c", INIT, "init"]).arg(&dir).stdin(Stdio::null());
+        let holder = holder.spawn().expect("setpriv, of util-linux");
+        wait_until("the namespace", Duration::from_secs(10), || dir.join("srv/ready").exists());
+        let id = holder.id();
+        let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children"));
+        let init = children.expect("in /proc").trim().parse().expect("one child");
+        let root = Root { dir, holder, init };
+        // Without an init system nothing is started unless a policy allows it.
+        let allow =
+            "printf '#!/bin/sh\\nexit 0\\n' >/usr/sbin/policy-rc.d; chmod +x /usr/sbin/policy-rc.d";
+        root.sh(allow).ok();
+        root
+    }
+
+    /// A script of the shell, in the root.
+    pub fn sh(&self, script: &str) -> Ended {
+        let mut command = Command::new("nsenter");
+        command.args(["--target", &self.init.to_string(), "--mount", "--pid", "chroot"]);
+        command.arg(&self.dir).args(["sh", "-ec", script]).env_clear();
+        command.env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
+        command
+            .env("DEBIAN_FRONTEND", "noninteractive")
+            .env("LC_ALL", "C.UTF-8")
+            .env("HOME", "/root");
+        run(&mut command)
+    }
+
+    pub fn apt(&self, args: &str) -> Ended {
+        self.sh(&format!("apt-get --yes {args} 2>&1"))
+    }
+
+    #[track_caller]
+    pub fn sql(&self, statements: &str) -> String {
+        self.sh(&format!("mariadb --batch --skip-column-names <<'SQL'\n{statements}\nSQL\n")).ok()
+    }
+
+    pub fn has(&self, path: &str) -> bool {
+        self.dir.join(path.trim_start_matches('/')).exists()
+    }
+}
+
+impl Drop for Root {
+    fn drop(&mut self) {
+        // The namespace goes with it, and so do its processes and mounts.
+        let _ = self.holder.kill();
+        let _ = self.holder.wait();
+    }
+}
