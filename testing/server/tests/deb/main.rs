@@ -177,12 +177,12 @@ fn a_full_disk_leaves_nothing_half(w: &mut World) {
     w.without_tables();
     w.root.apt("purge mariadb-plugin-sluice").ok();
     let full = r#"
-        cd /usr/lib/mysql/plugin
-        mkdir /srv/full
-        mount -t tmpfs -o size=$(($(du -sk . | cut -f 1) + 256))k tmpfs /srv/full
-        cp -a . /srv/full
-        mount --move /srv/full /usr/lib/mysql/plugin"#;
-    w.root.sh(full).ok();
+        cd "$1/usr/lib/mysql/plugin"
+        mkdir "$1/srv/full"
+        mount -t tmpfs -o size=$(($(du -sk . | cut -f 1) + 256))k tmpfs "$1/srv/full"
+        cp -a . "$1/srv/full"
+        mount --move "$1/srv/full" "$1/usr/lib/mysql/plugin""#;
+    w.root.from_outside(full).ok();
     let failed = w.install();
     failed.refuses("No space left on device");
     let left =
@@ -190,7 +190,7 @@ fn a_full_disk_leaves_nothing_half(w: &mut World) {
     is_silent_about("sluice.so", &left);
     assert!(!w.is_installed());
     assert!(w.answers(), "the server was disturbed");
-    w.root.sh("umount /usr/lib/mysql/plugin").ok();
+    w.root.from_outside("umount \"$1/usr/lib/mysql/plugin\"").ok();
     w.install().ok();
     w.running();
 }

@@ -155,6 +155,13 @@ impl Root {
         run(&mut command)
     }
 
+    /// In the namespace, but with the programs of this machine: `$1` is the root.
+    pub fn from_outside(&self, script: &str) -> Ended {
+        let mut command = Command::new("nsenter");
+        command.args(["--target", &self.init.to_string(), "--mount", "--pid"]);
+        run(command.args(["sh", "-ec", script, "outside"]).arg(&self.dir))
+    }
+
     pub fn apt(&self, args: &str) -> Ended {
         self.sh(&format!("apt-get --yes {args} 2>&1"))
     }
