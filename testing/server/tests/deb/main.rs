@@ -122,8 +122,8 @@ const BINLOG: &str = "/etc/mysql/mariadb.conf.d/99-binlog.cnf";
 /// The log may hold the end of the binary log, also where no table of the engine is left.
 fn is_not_removed_after_a_crash(w: &mut World) {
     w.without_tables();
-    w.root.sh("install -d -o mysql /srv/binlog").ok();
-    for name in ["bin", "/srv/binlog/bin"] {
+    w.root.sh("install -d -o mysql /srv/bin.log").ok();
+    for name in ["bin", "/srv/bin.log/bin"] {
         w.stop();
         w.root.sh(&format!("printf '[mariadbd]\nlog-bin = {name}\n' >{BINLOG}")).ok();
         w.start();
