@@ -36,7 +36,7 @@ impl Pace {
             jump_permille: [1, 3, 10][rng.below(3) as usize],
             stall_ns_max: 400_000,
             put_off_permille: [0, 0, 800, 950][rng.below(4) as usize],
-            points_max: 3_000_000,
+            points_max: 6_000_000,
             trace: false,
             planted: None,
         }
