@@ -178,6 +178,7 @@ private:
   int done(int error) { return error ? failed(error) : 0; }
   int came(int error, uchar *record);
   void compute_cut_virtual(uchar *record);
+  void compute_indexed_virtual();
   int failed(int error);
   bool refuse_galera(THD *thd) const;
   int alter_rows(sluice_alter *alter);

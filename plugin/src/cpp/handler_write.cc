@@ -2,6 +2,7 @@
   Locks of a statement, and rows going in.
 */
 #include "ha_sluice.h"
+#include "sql_trigger.h"
 
 int ha_sluice::failed(int error) { return sluice_report(ha_thd(), error); }
 
@@ -249,8 +250,28 @@ void ha_sluice::start_bulk_insert(ha_rows, uint)
 
 int ha_sluice::end_bulk_insert() { return sluice_autoinc_bulk(m_handler, 0, 0, 0); }
 
+/*
+  A trigger may have changed what an indexed virtual column is made of. In an UPDATE of several tables
+  the server does not compute it again. (Nor does InnoDB: its index is wrong then.)
+*/
+void ha_sluice::compute_indexed_virtual()
+{
+  if (!table->vfield || !table->triggers ||
+      !table->triggers->has_triggers(TRG_EVENT_UPDATE, TRG_ACTION_BEFORE))
+    return;
+  const uint indexed= PART_KEY_FLAG | PART_INDIRECT_KEY_FLAG;
+  MY_BITMAP *const read_set= table->read_set;
+  table->read_set= &table_share->all_set;
+  for (Field **at= table->vfield; *at; at++)
+    if (!(*at)->stored_in_db() && (*at)->flags & indexed)
+      table->update_virtual_field(*at, true);
+  table->read_set= read_set;
+}
+
 int ha_sluice::update_row(const uchar *before, const uchar *after)
 {
+  if (after == table->record[0])
+    compute_indexed_virtual();
   int error= sluice_update(m_handler, m_session, before, after);
   if (error == HA_ERR_RECORD_IS_THE_SAME)
     return error;
