@@ -37,11 +37,16 @@ constexpr alter_table_operations in_place=
 /* An entry that may be longer goes to the tree of long values, row by row: by a copy. */
 constexpr uint entry_bytes_max= 3000;
 
+bool has_name_of(const KEY &key, const KEY &other)
+{
+  return !system_charset_info->strnncoll(key.name.str, key.name.length, other.name.str,
+                                         other.name.length);
+}
+
 bool is_added(const Alter_inplace_info *info, const KEY &key)
 {
   for (uint i= 0; i < info->index_add_count; i++)
-    if (!my_strcasecmp(system_charset_info, key.name.str,
-                       info->key_info_buffer[info->index_add_buffer[i]].name.str))
+    if (has_name_of(key, info->key_info_buffer[info->index_add_buffer[i]]))
       return true;
   return false;
 }
@@ -49,7 +54,7 @@ bool is_added(const Alter_inplace_info *info, const KEY &key)
 uint key_of_name(const TABLE *table, const KEY &key)
 {
   for (uint i= 0; i < table->s->keys; i++)
-    if (!my_strcasecmp(system_charset_info, key.name.str, table->key_info[i].name.str))
+    if (has_name_of(key, table->key_info[i]))
       return i;
   return SLUICE_NO_KEY;
 }
