@@ -182,7 +182,7 @@ fn a_full_disk_leaves_nothing_half(w: &mut World) {
         mount -t tmpfs -o size=$(($(du -sk . | cut -f 1) + 256))k tmpfs "$1/srv/full"
         cp -a . "$1/srv/full"
         mount --move "$1/srv/full" "$1/usr/lib/mysql/plugin""#;
-    w.root.from_outside(full).ok();
+    w.root.run_outside(full).ok();
     let failed = w.install();
     failed.refuses("No space left on device");
     let left =
@@ -190,7 +190,7 @@ fn a_full_disk_leaves_nothing_half(w: &mut World) {
     is_silent_about("sluice.so", &left);
     assert!(!w.is_installed());
     assert!(w.answers(), "the server was disturbed");
-    w.root.from_outside("umount \"$1/usr/lib/mysql/plugin\"").ok();
+    w.root.run_outside("umount \"$1/usr/lib/mysql/plugin\"").ok();
     w.install().ok();
     w.running();
 }

@@ -156,7 +156,7 @@ impl Root {
     }
 
     /// In the namespace, but with the programs of this machine: `$1` is the root.
-    pub fn from_outside(&self, script: &str) -> Ended {
+    pub fn run_outside(&self, script: &str) -> Ended {
         let mut command = Command::new("nsenter");
         command.args(["--target", &self.init.to_string(), "--mount", "--pid"]);
         run(command.args(["sh", "-ec", script, "outside"]).arg(&self.dir))
