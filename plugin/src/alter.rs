@@ -31,7 +31,7 @@ pub struct Duplicate {
     pub clustered: Vec<u8>,
 }
 
-/// What the bytes of a row and of an index entry depend on.
+/// Do rows and index entries have the same bytes?
 fn is_same(old: &Column, new: &Column) -> bool {
     let stored = |c: &Column| (c.kind, c.offset, c.length, c.null, c.length_bytes, c.order);
     stored(old) == stored(new)

@@ -22,7 +22,7 @@ pub fn is(_name: &str) -> bool {
 /// As long as this file is in the data directory, the server's requests to flush the log are refused.
 const REFUSES_FLUSH: &str = "refuse-flush";
 
-/// What a flush of the log meets that has no room and may be tried again.
+/// The error of a flush of the log that has no room and may be tried again.
 pub fn flush() -> Result<()> {
     match is("flush-refused") && Path::new(REFUSES_FLUSH).exists() {
         true => Err(Error::Full { what: "log" }),

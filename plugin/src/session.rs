@@ -70,7 +70,7 @@ impl Session {
         }
     }
 
-    /// What the last transaction of the copy wrote is taken back; the table will be dropped.
+    /// Takes back the last transaction of the copy; the table will be dropped.
     pub fn copy_abort(&mut self) {
         let Some(mut copying) = self.copying.take() else { return };
         copying.trx.rollback();

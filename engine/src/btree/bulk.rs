@@ -63,7 +63,7 @@ impl Pending {
     }
 }
 
-/// The open node of a level, and what lies behind it.
+/// The open node of a level, and entries that may come after it.
 #[derive(Default)]
 struct Level {
     low: Vec<u8>,
@@ -121,7 +121,7 @@ impl<'a> Builder<'a> {
         let open = &mut self.levels[level];
         open.pending.push(key, value);
         open.whole_bytes += entry_bytes(key.len(), value.len());
-        while let Some(cut) = self.levels[level].cut(level, FILLED_BYTES) {
+        while let Some(cut) = self.levels[level].cut_if_full(level) {
             self.close(level, cut)?;
         }
         Ok(())
@@ -135,8 +135,7 @@ impl<'a> Builder<'a> {
     /// Closes all of a level: nothing comes behind it.
     fn close_all(&mut self, level: usize) -> Result<()> {
         while !self.is_one_node(level) {
-            let cut = self.levels[level].last_cut(level);
-            let Some(cut) = cut else {
+            let Some(cut) = self.levels[level].cut(level) else {
                 return Err(self.tree.corrupt("no position to cut at", self.tree.root));
             };
             self.close(level, cut)?;
@@ -196,20 +195,16 @@ impl<'a> Builder<'a> {
 
 impl Level {
     /// Where the open node ends, if its entries surely fill it.
-    fn cut(&self, level: usize, filled: usize) -> Option<Cut> {
+    fn cut_if_full(&self, level: usize) -> Option<Cut> {
         let last = self.pending.last_key()?;
         let shared = fence_prefix_len(&self.low, Some(last));
         let least = self.whole_bytes - shared * self.pending.len();
-        (least + self.low.len() > filled).then(|| self.cut_within(level, filled)).flatten()
+        (least + self.low.len() > FILLED_BYTES).then(|| self.cut(level)).flatten()
     }
 
-    fn last_cut(&self, level: usize) -> Option<Cut> {
-        self.cut_within(level, FILLED_BYTES)
-    }
-
-    /// The longest node that fits `filled` bytes with the fence that the next entry gives it; in any
-    /// case one of a single entry.
-    fn cut_within(&self, level: usize, filled: usize) -> Option<Cut> {
+    /// The longest node within `FILLED_BYTES`, with the fence that the entry after it gives it; if there
+    /// is none, one of a single entry.
+    fn cut(&self, level: usize) -> Option<Cut> {
         let mut best = None;
         let mut whole = 0;
         for i in 0..self.pending.len().saturating_sub(1) {
@@ -217,7 +212,7 @@ impl Level {
             let high = self.high_behind(level, i);
             let shared = fence_prefix_len(&self.low, Some(high));
             let bytes = whole - shared * (i + 1) + self.low.len() + high.len();
-            if bytes <= filled {
+            if bytes <= FILLED_BYTES {
                 best = Some(i);
             } else if best.is_none() && bytes <= BODY_BYTES {
                 best = Some(i);

@@ -148,7 +148,7 @@ impl Sorter {
     }
 }
 
-/// What is left of a run.
+/// The rest of a run.
 struct Run {
     /// Not read yet.
     at: Range<u64>,
