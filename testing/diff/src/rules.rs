@@ -35,6 +35,7 @@ pub fn reasons() -> String {
         &ORDER,
         &WOKEN,
         &UNFINISHED,
+        &IMMUNE,
         &LATER,
         &SCAN,
         &SORT,
@@ -158,6 +159,13 @@ pub const UNFINISHED: Rule = Rule::of_controller(
     "unfinished-seen",
     "a plain read at READ UNCOMMITTED of a table that a waiting statement is changing: how far that has \
      come before its wait is each engine's own affair; the read is left out",
+);
+
+/// InnoDB's dictionary transactions heed no KILL (`innobase_kill_query`).
+pub const IMMUNE: Rule = Rule::of_controller(
+    "kill-left-out",
+    "DDL that waits in InnoDB for a table, which a prepared transaction has changed, goes on to wait \
+     after KILL QUERY; in Sluice it ends with error 1317; the KILL is left out",
 );
 
 pub const ORDER: Rule = Rule::of_controller(

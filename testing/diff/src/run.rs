@@ -6,17 +6,22 @@ use crate::mistakes;
 use crate::orders::{explain, Ending};
 use crate::plans;
 use crate::rules::{
-    Counts, Met, CAUGHT_UP, COMMITTED, ELSEWHERE, FURTHER, NUMBERS, PLAN, PREPARED, UNFINISHED,
-    UNJUDGED, VICTIM, WIDER,
+    Counts, Met, CAUGHT_UP, COMMITTED, ELSEWHERE, FURTHER, IMMUNE, NUMBERS, PLAN, PREPARED,
+    UNFINISHED, UNJUDGED, VICTIM, WIDER,
 };
 use crate::script::{Action, Step};
 use crate::session::{Direct, Outcome, Session, SIDES};
 use crate::verify;
 use crate::waits::{self, Waiter};
-use crate::world::World;
+use crate::world::{World, LOCK_WAIT_TIMEOUT_S};
 use std::collections::{BTreeMap, HashSet};
 use std::io;
 use std::time::{Duration, Instant};
+
+/// In which a statement must have ended after KILL QUERY; half of the sessions' lock wait timeout.
+const HEED: Duration = Duration::from_secs(15);
+/// InnoDB's DDL heeds no KILL while it waits for a table.
+const LOCK_WAIT_TIMEOUT: Duration = Duration::from_secs(LOCK_WAIT_TIMEOUT_S);
 
 pub struct Runner<'w> {
     pub world: &'w World,
@@ -166,6 +171,10 @@ impl<'w> Runner<'w> {
                 self.reconnect(step.session)?;
                 self.settle(step.session, true)
             }
+            Action::Kill if !self.strict && self.is_immune(step.session) => {
+                self.counts.add(IMMUNE.id);
+                Ok(Stepped::Skipped)
+            }
             Action::Kill => {
                 self.kill(step.session);
                 self.settle(step.session, true)
@@ -182,6 +191,11 @@ impl<'w> Runner<'w> {
 
     fn takes_another_path(&mut self, sql: &str) -> bool {
         self.sessions() > 1 && !self.strict && plans::differ(&mut self.control, sql)
+    }
+
+    fn is_immune(&mut self, session: usize) -> bool {
+        let theirs = self.pairs[session][1].id;
+        self.asked[session][1].is_some() && waits::at_innodb_table(&mut self.control, theirs)
     }
 
     fn kill(&mut self, session: usize) {
@@ -377,7 +391,7 @@ impl<'w> Runner<'w> {
             if self.asked[at][side].take().is_some() && self.early[at][side].take().is_none() {
                 let id = self.pairs[at][side].id;
                 self.control.run(&format!("KILL QUERY {id}"));
-                if self.pairs[at][side].poll(Duration::from_secs(30)).is_none() {
+                if self.pairs[at][side].poll(LOCK_WAIT_TIMEOUT).is_none() {
                     return Err(io::Error::other("a statement that was killed goes on"));
                 }
             }
@@ -521,14 +535,20 @@ impl<'w> Runner<'w> {
     pub fn finish(&mut self) -> io::Result<Option<Difference>> {
         let mut all: Vec<usize> = (0..self.sessions()).collect();
         all.sort_by_key(|at| std::cmp::Reverse(self.books.issued[*at]));
+        let mut deaf = None;
         for at in all {
             self.kill(at);
             for side in 0..2 {
-                let open = self.asked[at][side].take().is_some();
-                if open && self.early[at][side].take().is_none() {
-                    self.pairs[at][side].poll(Duration::from_secs(30));
+                let Some(sql) = self.asked[at][side].take() else { continue };
+                let known = self.early[at][side].take().is_some();
+                let limit = if side == 0 { HEED } else { LOCK_WAIT_TIMEOUT };
+                if !known && self.pairs[at][side].poll(limit).is_none() && side == 0 {
+                    deaf = Some(deaf_to_kill(at, sql));
                 }
             }
+        }
+        if deaf.is_some() {
+            return Ok(deaf);
         }
         for at in 0..self.sessions() {
             self.reconnect(at)?;
@@ -536,6 +556,16 @@ impl<'w> Runner<'w> {
         verify::roll_back_prepared(&mut self.control);
         let [ours, theirs] = &self.pairs[0];
         Ok(verify::verify(ours, theirs, self.parted, &mut self.counts))
+    }
+}
+
+/// Sluice's statement has not ended after KILL QUERY.
+fn deaf_to_kill(session: usize, sql: String) -> Difference {
+    Difference {
+        kind: Kind::Wait,
+        statement: format!("session {}: {sql}", session + 1),
+        sluice: format!("goes on {} s after KILL QUERY", HEED.as_secs()),
+        innodb: "is not asked".to_owned(),
     }
 }
 

@@ -1,6 +1,7 @@
-//! Which sessions wait. InnoDB counts its waits in a status variable, Sluice names them in
-//! performance_schema, metadata locks are in the process list. And the kernel must say that the thread
-//! sleeps: what has been granted to it, or a deadlock that it looks for, keeps it awake.
+//! Which sessions wait. InnoDB counts its waits for rows in a status variable and lists those for
+//! tables, Sluice names its own in performance_schema, metadata locks are in the process list. And the
+//! kernel must say that the thread sleeps: what has been granted to it, or a deadlock that it looks
+//! for, keeps it awake.
 
 use crate::session::{Direct, Session};
 use sluice_rig::sleeper::asleep;
@@ -9,6 +10,9 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 const BETWEEN_LOOKS: Duration = Duration::from_millis(3);
+/// InnoDB's counter leaves out waits for a table, as DDL has them for a prepared transaction. They
+/// are in a list that InnoDB renews every 100 ms, so it is asked late.
+const UNCOUNTED: Duration = Duration::from_millis(250);
 /// A session that is not known to wait and does not answer for so long counts as waiting.
 const SILENCE: Duration = Duration::from_secs(20);
 
@@ -39,8 +43,12 @@ impl Watch {
             return true;
         }
         let known = metadata_waits(control);
-        let rest = innodb.iter().filter(|w| !known.contains(&w.id)).count();
-        let all = innodb_waits(control) >= rest as u64 && {
+        let rest: HashSet<u32> =
+            innodb.iter().map(|w| w.id).filter(|id| !known.contains(id)).collect();
+        let uncounted = |control: &mut Direct| {
+            since.elapsed() > UNCOUNTED && innodb_listed(control).is_superset(&rest)
+        };
+        let all = (innodb_waits(control) >= rest.len() as u64 || uncounted(control)) && {
             let rows = sluice_waits(control);
             sluice.iter().all(|w| known.contains(&w.id) || rows.contains(&w.id))
         };
@@ -71,6 +79,12 @@ fn innodb_waits(control: &mut Direct) -> u64 {
     numbers(control, sql, 1).first().copied().unwrap_or(0)
 }
 
+fn innodb_listed(control: &mut Direct) -> HashSet<u32> {
+    let sql = "SELECT trx_mysql_thread_id FROM information_schema.innodb_trx \
+               WHERE trx_state = 'LOCK WAIT'";
+    numbers(control, sql, 0).into_iter().map(|id| id as u32).collect()
+}
+
 fn sluice_waits(control: &mut Direct) -> HashSet<u32> {
     let sql = "SELECT t.processlist_id FROM performance_schema.events_waits_current e \
                JOIN performance_schema.threads t ON t.thread_id = e.thread_id \
@@ -87,6 +101,14 @@ fn metadata_waits(control: &mut Direct) -> HashSet<u32> {
 /// Does the connection wait for a metadata lock?
 pub fn at_metadata(control: &mut Direct, id: u32) -> bool {
     metadata_waits(control).contains(&id)
+}
+
+/// Does the connection wait for InnoDB's lock of a table?
+pub fn at_innodb_table(control: &mut Direct, id: u32) -> bool {
+    let sql = "SELECT t.trx_mysql_thread_id FROM information_schema.innodb_trx t \
+               JOIN information_schema.innodb_locks l ON l.lock_id = t.trx_requested_lock_id \
+               WHERE l.lock_type = 'TABLE'";
+    numbers(control, sql, 0).contains(&u64::from(id))
 }
 
 /// Until connection `id` has left the process list.

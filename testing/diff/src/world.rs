@@ -19,6 +19,9 @@ pub struct Place {
     pub waits: bool,
 }
 
+/// Of several sessions.
+pub const LOCK_WAIT_TIMEOUT_S: u64 = 30;
+
 pub struct World {
     launch: Launch,
     server: Option<Server>,
@@ -93,7 +96,7 @@ impl World {
     pub fn session(&self, side: Side) -> io::Result<Session> {
         let mut direct = Direct::connect(&self.socket(), side, side.database())
             .map_err(|e| failed("connect", e))?;
-        for sql in settings(side, if self.waits { 30 } else { 1 }) {
+        for sql in settings(side, if self.waits { LOCK_WAIT_TIMEOUT_S } else { 1 }) {
             let outcome = direct.run(&sql);
             if !outcome.is_ok() {
                 return Err(failed(&sql, format!("{:?} {:?}", outcome.error, outcome.lost)));
@@ -115,7 +118,7 @@ impl World {
 }
 
 /// The same for every session, so that a statement means the same on both sides.
-fn settings(side: Side, limit: u32) -> Vec<String> {
+fn settings(side: Side, limit: u64) -> Vec<String> {
     let engine = side.engine();
     vec![
         format!("SET default_storage_engine={engine}, default_tmp_storage_engine={engine}"),
