@@ -404,7 +404,8 @@ impl<'w> Runner<'w> {
     /// need not take: the transactions of others are undone, on both sides, until it goes on. Then
     /// both sides have run the same, and the answers are compared like any other.
     fn catch_up(&mut self, session: usize, at: usize) -> io::Result<bool> {
-        if self.early[at].iter().all(Option::is_some) {
+        let is_fine = |answer: &Option<Outcome>| answer.as_ref().is_none_or(Outcome::is_ok);
+        if self.early[at].iter().all(Option::is_some) || !self.early[at].iter().all(is_fine) {
             // One side has ended it with an error, for good.
             return Ok(false);
         }
