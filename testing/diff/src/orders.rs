@@ -100,7 +100,15 @@ fn orders(crowd: &[(usize, usize)]) -> Vec<Vec<(usize, usize)>> {
     out
 }
 
-/// The statements of the crowd are left out where they were, and sent after the last step.
+/// What DDL does before it asks for its metadata lock, which the woken statements hold.
+fn commit_of_ddl(last: &Step) -> Option<Step> {
+    let Action::Sql(sql) = &last.action else { return None };
+    let is_ddl = ["ALTER", "TRUNCATE", "RENAME", "DROP"].iter().any(|word| sql.starts_with(word));
+    is_ddl.then(|| Step::sql(last.session, "COMMIT"))
+}
+
+/// The statements of the crowd are left out where they were, and sent after the last step; or before it
+/// and after its commit, if that is DDL.
 fn in_order(world: &mut World, ending: &Ending, order: &[(usize, usize)]) -> io::Result<Ordered> {
     let last = ending.steps.len();
     let later: Vec<(usize, usize)> = order.iter().copied().filter(|(_, at)| *at < last).collect();
@@ -112,7 +120,14 @@ fn in_order(world: &mut World, ending: &Ending, order: &[(usize, usize)]) -> io:
     let mut steps: Vec<Step> = ending.steps.iter().enumerate().filter_map(stays).collect();
     let tail = later.iter().map(|(_, at)| ending.steps[*at - 1].clone());
     let before = steps.len();
-    steps.extend(tail);
+    match steps.last().and_then(commit_of_ddl) {
+        Some(commit) => {
+            let ddl = std::mem::replace(&mut steps[before - 1], commit);
+            steps.extend(tail);
+            steps.push(ddl);
+        }
+        None => steps.extend(tail),
+    }
     world.empty()?;
     let mut runner = Runner::new(world, sessions(&ending.steps))?;
     let mut replies: Replies = Vec::new();
