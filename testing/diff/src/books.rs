@@ -59,7 +59,7 @@ fn is_control(sql: &str) -> bool {
 }
 
 /// The locks of what came before may be gone.
-fn lets_go(sql: &str) -> bool {
+pub fn lets_go(sql: &str) -> bool {
     let first = ["COMMIT", "ROLLBACK", "BEGIN", "START", "XA", "SET autocommit", "CREATE", "ALTER"];
     first.iter().chain(&["TRUNCATE", "OPTIMIZE", "DROP"]).any(|w| sql.starts_with(w))
 }
@@ -148,10 +148,22 @@ impl Books {
                 ran && !is_control(&answer.sql)
             };
             let sessions: Vec<usize> = new.iter().filter(at_work).map(|a| a.session).collect();
-            if sessions.len() > 1 {
-                self.crowd.extend(sessions);
-                self.crowded = true;
-            }
+            self.note_crowd(sessions);
+        }
+        // The other one of a deadlock may wait still.
+        let waited = |a: &Answer| self.waiting.contains_key(&a.session);
+        let victim = |a: &Answer| {
+            a.replies[0].as_ref().is_some_and(|o| o.error_code() == DEADLOCK) && waited(a)
+        };
+        if new.iter().any(victim) {
+            self.note_crowd(self.waiting.keys().copied().collect());
+        }
+    }
+
+    fn note_crowd(&mut self, sessions: Vec<usize>) {
+        if sessions.len() > 1 {
+            self.crowd.extend(sessions);
+            self.crowded = true;
         }
     }
 
@@ -181,8 +193,9 @@ impl Books {
         alone: bool,
     ) -> Result<Option<String>, ()> {
         let ask = Ask::of(sql).filter(|_| alone && !self.undone).ok_or(())?;
-        // Of an earlier step's statement it is not known what it met first.
-        if self.issued[at] != self.step {
+        // Of an earlier step's statement it is not known what it met first, and of rows that a
+        // waiting statement has written not yet all that it will write.
+        if self.issued[at] != self.step || self.is_being_changed(&ask.table) {
             return Err(());
         }
         if ask.verb != Verb::Insert && ask.range.is_none() {
@@ -249,8 +262,9 @@ impl Books {
     }
 
     /// Does another session, `at` aside, wait since an earlier step in a statement of this table,
-    /// and does no session that does not wait hold a row that is asked for?
-    pub fn waits_elsewhere(&self, at: usize, sql: &str) -> bool {
+    /// and does no session that does not wait hold a row that is asked for? `ended`: the transaction that
+    /// the present step has ended.
+    pub fn waits_elsewhere(&self, at: usize, sql: &str, ended: Option<usize>) -> bool {
         let table = table_of(sql);
         let others = self.waiting.iter().filter(|(other, _)| **other != at);
         let waits = |asked: &str| table.is_some() && table_of(asked) == table;
@@ -258,7 +272,8 @@ impl Books {
             return false;
         }
         let ran = self.ran(at, sql, &self.images[0], &self.images[0], false);
-        let others = (0..self.claims.len()).filter(|s| *s != at && !self.waiting.contains_key(s));
+        let holds = |s: &usize| *s != at && Some(*s) != ended && !self.waiting.contains_key(s);
+        let others = (0..self.claims.len()).filter(holds);
         !others.into_iter().any(|other| self.claims[other].meets(&ran) == Some(true))
     }
 
@@ -366,7 +381,10 @@ impl Books {
 
     /// Has the statement, which one side has run and the other has not, taken numbers?
     pub fn takes_numbers(&self, sql: &str) -> bool {
-        let ask = Ask::of(sql).filter(|ask| ask.verb == Verb::Insert);
-        ask.is_some_and(|ask| self.numbered.contains(&ask.table))
+        let set = sql.split_once(" SET ").map_or("", |(_, rest)| rest);
+        let set = set.split(" WHERE ").next().unwrap_or("");
+        let gives =
+            |ask: &Ask| ask.verb == Verb::Insert || set.split(", ").any(|s| s.starts_with("id = "));
+        Ask::of(sql).filter(gives).is_some_and(|ask| self.numbered.contains(&ask.table))
     }
 }

@@ -1,6 +1,6 @@
 //! Runs a script on both engines, step by step, with the same schedule.
 
-use crate::books::{Answer, Books};
+use crate::books::{lets_go, Answer, Books};
 use crate::compare::{compare, Difference, Kind};
 use crate::mistakes;
 use crate::orders::{explain, Ending};
@@ -235,7 +235,7 @@ impl<'w> Runner<'w> {
         loop {
             self.collect(session);
             self.books.came(&self.new_answers(&known));
-            let (at, rule) = match self.alone(&known) {
+            let (at, rule) = match self.alone(session, &known) {
                 Alone::Nobody => break,
                 Alone::Allowed(at, rule) => (at, rule),
                 Alone::Missing(found) => return Ok(Stepped::Differs(found)),
@@ -245,13 +245,14 @@ impl<'w> Runner<'w> {
                 println!("    session {}: rule {rule}", at + 1);
             }
             known = self.answered();
-            if let Some(rule) = self.abandon(at)? {
-                if self.catch_up(session, at)? {
+            if let Some(end) = self.abandon(at)? {
+                // Not where another statement has stopped at two places: it may meet other rows then.
+                if rule != ELSEWHERE.id && self.catch_up(session, at)? {
                     self.counts.add(CAUGHT_UP.id);
                     known = self.answered();
                     continue;
                 }
-                self.counts.add(rule);
+                self.counts.add(end);
                 self.parted = true;
                 return Ok(Stepped::Parted);
             }
@@ -289,7 +290,7 @@ impl<'w> Runner<'w> {
         (0..self.sessions()).filter_map(answer).collect()
     }
 
-    fn alone(&mut self, known: &HashSet<(usize, usize)>) -> Alone {
+    fn alone(&mut self, session: usize, known: &HashSet<(usize, usize)>) -> Alone {
         if self.strict {
             return Alone::Nobody;
         }
@@ -314,9 +315,8 @@ impl<'w> Runner<'w> {
             if self.books.meets_prepared(sql(at)) {
                 return Alone::Allowed(at, PREPARED.id);
             }
-            // Of statements that were set to work at once, the order may be another: see orders.rs.
-            let in_crowd = self.books.crowd.contains(&at);
-            if !in_crowd && self.books.waits_elsewhere(at, sql(at)) {
+            let ended = Some(session).filter(|s| lets_go(sql(*s)));
+            if self.books.waits_elsewhere(at, sql(at), ended) {
                 return Alone::Allowed(at, ELSEWHERE.id);
             }
         }
