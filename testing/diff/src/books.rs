@@ -3,7 +3,7 @@
 
 use crate::claims::{reads_committed_first, table_of, Ask, Claims, Image, Images, Ran, Verb};
 use crate::compare::{row_difference, Difference, Kind};
-use crate::rules::{DEADLOCK, INTERRUPTED};
+use crate::rules::{DEADLOCK, INTERRUPTED, LOCK_WAIT};
 use crate::session::{Direct, Outcome, Side, SIDES};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -36,6 +36,9 @@ pub struct Books {
     prepared: BTreeMap<String, BTreeSet<String>>,
     /// The tables that each session's transaction has used.
     used: Vec<BTreeSet<String>>,
+    /// Tables in which a statement of the session was refused or killed at a lock, perhaps at another one on
+    /// either side: what its transaction holds of them may differ.
+    stopped: Vec<BTreeSet<String>>,
     /// A session was undone in this step: what the tables look like is not this statement's work.
     undone: bool,
     /// Sessions that waited on both sides before the present step, with their statements.
@@ -72,6 +75,14 @@ fn is_ok(reply: &Option<Outcome>) -> bool {
     reply.as_ref().is_some_and(Outcome::is_ok)
 }
 
+/// Did it end with one of these errors, on both sides?
+fn was_stopped(answer: &Answer, codes: &[u16]) -> bool {
+    let ended = |reply: &Option<Outcome>| {
+        reply.as_ref().is_some_and(|outcome| codes.contains(&outcome.error_code()))
+    };
+    answer.replies.iter().all(ended)
+}
+
 /// A new connection.
 impl Default for Setting {
     fn default() -> Setting {
@@ -89,6 +100,7 @@ impl Books {
             answers: Vec::new(),
             prepared: BTreeMap::new(),
             used: vec![BTreeSet::new(); sessions],
+            stopped: vec![BTreeSet::new(); sessions],
             undone: false,
             waiting: BTreeMap::new(),
             images: Default::default(),
@@ -165,6 +177,11 @@ impl Books {
             self.crowd.extend(sessions);
             self.crowded = true;
         }
+    }
+
+    /// Were several statements at work at once, beside the one of the step?
+    pub fn is_chance(&self, session: usize) -> bool {
+        self.crowd.iter().filter(|at| **at != session).count() > 1
     }
 
     /// What each side's tables show to READ UNCOMMITTED. A table that cannot be read now is missing.
@@ -261,20 +278,34 @@ impl Books {
             .any(|ask| ask.table == table && ask.verb != Verb::Read)
     }
 
-    /// Does another session, `at` aside, wait since an earlier step in a statement of this table,
-    /// and does no session that does not wait hold a row that is asked for? `ended`: the transaction that
-    /// the present step has ended.
+    /// Does another session, `at` aside, wait since an earlier step in a statement of this table, or was one
+    /// stopped there, and does no session that does not wait hold a row that is asked for? `ended`: the
+    /// transaction that the present step has ended.
     pub fn waits_elsewhere(&self, at: usize, sql: &str, ended: Option<usize>) -> bool {
         let table = table_of(sql);
         let others = self.waiting.iter().filter(|(other, _)| **other != at);
         let waits = |asked: &str| table.is_some() && table_of(asked) == table;
-        if !others.into_iter().any(|(_, asked)| waits(asked)) {
+        let stopped = |(other, tables): (usize, &BTreeSet<String>)| {
+            other != at && table.as_ref().is_some_and(|table| tables.contains(table))
+        };
+        let elsewhere = others.into_iter().any(|(_, asked)| waits(asked))
+            || self.stopped.iter().enumerate().any(stopped);
+        if !elsewhere {
             return false;
         }
         let ran = self.ran(at, sql, &self.images[0], &self.images[0], false);
         let holds = |s: &usize| *s != at && Some(*s) != ended && !self.waiting.contains_key(s);
         let others = (0..self.claims.len()).filter(holds);
         !others.into_iter().any(|other| self.claims[other].meets(&ran) == Some(true))
+    }
+
+    /// InnoDB has run the statement. Has it put a row into a range that another session has asked for with
+    /// SKIP LOCKED?
+    pub fn leaves_gap(&self, control: &mut Direct, at: usize, sql: &str) -> bool {
+        let after = self.look(control, SIDES[1]);
+        let ran = self.ran(at, sql, &self.images[0], &after, false);
+        let others = (0..self.claims.len()).filter(|other| *other != at);
+        others.into_iter().any(|other| self.claims[other].leaves_gap(&ran))
     }
 
     /// At the end of a step, `answered` alike. `run` asks a session of Sluice.
@@ -308,6 +339,9 @@ impl Books {
             self.claims[at] = claims;
         }
         for answer in answered {
+            if was_stopped(answer, &[INTERRUPTED, LOCK_WAIT]) {
+                self.stopped[answer.session].extend(table_of(&answer.sql));
+            }
             let begins = ["BEGIN", "START"].iter().any(|w| answer.sql.starts_with(w));
             let begins = begins && is_ok(&answer.replies[0]);
             self.ask_setting(answer.session, begins, &mut run);
@@ -339,6 +373,7 @@ impl Books {
             setting.level = cell(1).unwrap_or_else(|| setting.level.clone());
             self.claims[at].clear();
             self.used[at].clear();
+            self.stopped[at].clear();
         }
     }
 
@@ -350,6 +385,7 @@ impl Books {
     /// The session has a new connection.
     pub fn begin_anew(&mut self, at: usize) {
         self.forget(at);
+        self.stopped[at].clear();
         self.settings[at] = Setting::default();
     }
 
@@ -386,5 +422,47 @@ impl Books {
         let gives =
             |ask: &Ask| ask.verb == Verb::Insert || set.split(", ").any(|s| s.starts_with("id = "));
         Ask::of(sql).filter(gives).is_some_and(|ask| self.numbered.contains(&ask.table))
+    }
+
+    /// Does it take numbers for more rows than one?
+    pub fn takes_many_numbers(&self, sql: &str) -> bool {
+        let one = sql.contains(" VALUES (") && !sql.contains("),(");
+        self.takes_numbers(sql) && !one
+    }
+
+    /// Was it ended while it waited? Each side may have taken the numbers of other rows by then.
+    pub fn numbers_differ(&self, answer: &Answer) -> bool {
+        let over = [DEADLOCK, INTERRUPTED, LOCK_WAIT];
+        was_stopped(answer, &over) && self.takes_many_numbers(&answer.sql)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statements_that_take_many_numbers() {
+        let mut books = Books::new(2);
+        books.send(0, "CREATE TABLE t1 (id INT NOT NULL AUTO_INCREMENT, c1 INT, PRIMARY KEY (id))");
+        assert!(!books.takes_many_numbers("INSERT INTO t1 (c1) VALUES (1)"), "one row");
+        assert!(!books.takes_many_numbers("INSERT INTO t2 (c1) VALUES (1),(2)"), "no numbers");
+        assert!(!books.takes_many_numbers("UPDATE t1 SET c1 = 2 WHERE id = 3"));
+        assert!(books.takes_many_numbers("REPLACE INTO t1 (c1) VALUES (1),(2)"));
+        assert!(books.takes_many_numbers("LOAD DATA INFILE 'f' INTO TABLE t1 (c1)"));
+        assert!(books.takes_many_numbers("UPDATE t1 SET id = 2 WHERE c1 = 3"));
+    }
+
+    #[test]
+    fn what_was_killed_at_a_lock_may_hold_other_locks() {
+        let sql = "SELECT c1 FROM t1 FORCE INDEX (k1) WHERE c1 = 1 FOR UPDATE";
+        let mut books = Books::new(2);
+        assert!(!books.waits_elsewhere(1, sql, None));
+        books.stopped[1].insert("t1".into());
+        assert!(!books.waits_elsewhere(1, sql, None), "its own");
+        books.stopped[0].insert("t1".into());
+        assert!(books.waits_elsewhere(1, sql, None));
+        books.begin_anew(0);
+        assert!(!books.waits_elsewhere(1, sql, None), "a new connection");
     }
 }

@@ -79,6 +79,8 @@ struct Writes {
 #[derive(Default)]
 pub struct Claims {
     holds: Vec<Hold>,
+    /// Tables, with ranges that were asked for with SKIP LOCKED at a level that locks gaps.
+    skipped: Vec<(String, Range)>,
     writes: BTreeMap<String, Writes>,
 }
 
@@ -151,8 +153,12 @@ impl Claims {
         let Some(ask) = Ask::of(ran.sql) else { return };
         self.write(&ask.table, ran);
         let Some(exclusive) = locks(&ask, ran.level, ran.in_transaction) else { return };
-        let (Some(range), false) = (ask.range, ask.skips_locked) else { return };
+        let Some(range) = ask.range else { return };
         let gaps = locks_gaps(ran.level);
+        if ask.skips_locked {
+            self.skipped.extend(gaps.then_some((ask.table, range)));
+            return;
+        }
         let image = ran.sees(&ask.table).cloned().unwrap_or_default();
         let rows = match ran.waited {
             true => Vec::new(),
@@ -205,6 +211,16 @@ impl Claims {
             }
         }
         None
+    }
+
+    /// Has the statement put a row into a range of SKIP LOCKED?
+    pub fn leaves_gap(&self, ran: &Ran) -> bool {
+        let Some(ask) = Ask::of(ran.sql) else { return false };
+        let images = ran.before.get(&ask.table).zip(ran.after.get(&ask.table));
+        let Some((before, after)) = images else { return false };
+        let new = only(&after.rows, &before.rows);
+        let ranges = self.skipped.iter().filter(|(table, _)| *table == ask.table);
+        ranges.into_iter().any(|(_, range)| new.iter().any(|row| after.has(row, range)))
     }
 
     fn met(&self, ask: &Ask, exclusive: bool, targets: &[Row], image: &Image) -> Option<String> {

@@ -130,3 +130,19 @@ fn an_update_that_reads_committed_rows_passes_new_ones() {
     assert!(stopped(&update.replace("< 7", "> 7"), &claims), "the row that went");
     assert!(!stopped(update, &claims), "rows that are not committed");
 }
+
+#[test]
+fn skip_locked_leaves_gaps_to_others() {
+    let skip = READ.replace("FOR UPDATE", "FOR UPDATE SKIP LOCKED");
+    let insert = "INSERT INTO t1 (c1,c2) VALUES (5,1)";
+    let leaves = |level: &str, held: &str, new: (i64, i64)| {
+        let (first, last) = (images(&[(8, 1)]), images(&[(8, 1), new]));
+        let mut claims = Claims::default();
+        claims.add(&ran(held, level, &first, &first));
+        claims.leaves_gap(&ran(insert, level, &first, &last))
+    };
+    assert!(leaves(RR, &skip, (5, 1)));
+    assert!(!leaves(RR, &skip, (7, 1)), "behind the range");
+    assert!(!leaves(RC, &skip, (5, 1)), "no gaps at this level");
+    assert!(!leaves(RR, READ, (5, 1)), "InnoDB had to wait");
+}

@@ -30,6 +30,7 @@ pub fn reasons() -> String {
         &NUMBERS,
         &FURTHER,
         &PREPARED,
+        &SKIPPED,
         &ELSEWHERE,
         &PLAN,
         &ORDER,
@@ -89,7 +90,8 @@ pub const RULES: [Rule; 6] = [
 /// Rules of schedules, which compare more than two outcomes; the controller applies them.
 pub const VICTIM: Rule = Rule::of_controller(
     "victim",
-    "each engine chooses the victim of a deadlock by its own count of changes and locks",
+    "each engine chooses the victim of a deadlock by its own count of changes and locks; where one request \
+     closes several cycles, Sluice ends each of them, and may have one more victim, which waited before",
 );
 
 pub const WIDER: Rule = Rule::of_controller(
@@ -121,7 +123,8 @@ pub const COMMITTED: Rule = Rule::of_controller(
 pub const NUMBERS: Rule = Rule::of_controller(
     "case-ends-numbers",
     "one side alone has run an INSERT, by a rule about locks, and may have taken AUTO_INCREMENT \
-     values, which no ROLLBACK gives back",
+     values, which no ROLLBACK gives back; or one of several rows was ended while it waited, on either side \
+     at a row of its own",
 );
 
 pub const FURTHER: Rule = Rule::of_controller(
@@ -136,11 +139,18 @@ pub const PREPARED: Rule = Rule::of_controller(
      end, so it may wait. Only for a table that a transaction which is prepared now has used",
 );
 
+pub const SKIPPED: Rule = Rule::of_controller(
+    "skip-locked-gap",
+    "SKIP LOCKED at REPEATABLE READ: where the first entry behind the range is locked, InnoDB locks nothing \
+     of the gap before it; Sluice locks the range that was asked for, so a row that comes there may wait",
+);
+
 pub const ELSEWHERE: Rule = Rule::of_controller(
     "waits-elsewhere",
-    "another session waits on both sides in a statement of the same table; InnoDB stopped it at \
-     the first entry behind a range, or at a gap, before it held what it holds in Sluice. So \
-     Sluice may wait or refuse. Only where no statement that has ended holds what is asked for",
+    "another session waits on both sides in a statement of the same table, or a statement \
+     of its transaction was killed or refused at a lock; InnoDB stopped it at the first entry behind a range, \
+     or at a gap, before it held what it holds in Sluice. So Sluice may wait or refuse. Only \
+     where no statement that has ended holds what is asked for",
 );
 
 pub const PLAN: Rule = Rule::of_controller(
@@ -202,7 +212,7 @@ pub const SORT: Rule = Rule::of_controller(
 
 const OUT_OF_RESOURCES: u16 = 1041;
 pub const INTERRUPTED: u16 = 1317;
-const LOCK_WAIT: u16 = 1205;
+pub const LOCK_WAIT: u16 = 1205;
 pub const DEADLOCK: u16 = 1213;
 
 /// What the two sides have answered to one session; `None` while it waits.
@@ -222,6 +232,11 @@ impl Met<'_> {
 
     pub fn their_victim_alone(&self) -> bool {
         has(self.theirs, DEADLOCK) && !has(self.ours, DEADLOCK)
+    }
+
+    /// On both sides.
+    pub fn is_victim(&self) -> bool {
+        has(self.ours, DEADLOCK) && has(self.theirs, DEADLOCK)
     }
 
     /// `waits`: the statement `sql` waits in InnoDB.

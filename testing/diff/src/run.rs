@@ -7,7 +7,7 @@ use crate::orders::{explain, Ending};
 use crate::plans;
 use crate::rules::{
     Counts, Met, CAUGHT_UP, COMMITTED, ELSEWHERE, FURTHER, IMMUNE, NUMBERS, PLAN, PREPARED,
-    UNFINISHED, UNJUDGED, VICTIM, WIDER,
+    SKIPPED, UNFINISHED, UNJUDGED, VICTIM, WIDER,
 };
 use crate::script::{Action, Step};
 use crate::session::{Direct, Outcome, Session, SIDES};
@@ -246,8 +246,10 @@ impl<'w> Runner<'w> {
             }
             known = self.answered();
             if let Some(end) = self.abandon(at)? {
-                // Not where another statement has stopped at two places: it may meet other rows then.
-                if rule != ELSEWHERE.id && self.catch_up(session, at)? {
+                // Not where another statement has stopped at two places, or several are at work at once: they
+                // may meet other rows then.
+                let sure = rule != ELSEWHERE.id && !self.books.is_chance(session);
+                if sure && self.catch_up(session, at)? {
                     self.counts.add(CAUGHT_UP.id);
                     known = self.answered();
                     continue;
@@ -263,6 +265,11 @@ impl<'w> Runner<'w> {
         if matches!(stepped, Stepped::Differs(_)) {
             self.books.images[0] = self.books.look(&mut self.control, SIDES[0]);
             return Ok(stepped);
+        }
+        if answers.iter().any(|a| self.books.numbers_differ(a)) {
+            self.counts.add(NUMBERS.id);
+            self.parted = true;
+            return Ok(Stepped::Parted);
         }
         let both: Vec<Answer> =
             answers.into_iter().filter(|a| a.replies.iter().all(Option::is_some)).collect();
@@ -303,6 +310,11 @@ impl<'w> Runner<'w> {
             [Some(ours), None] if replies[ours].theirs.is_none() && self.is_further(ours) => {
                 return Alone::Allowed(ours, FURTHER.id);
             }
+            [Some(ours), None]
+                if self.books.waiting.contains_key(&ours) && replies.iter().any(Met::is_victim) =>
+            {
+                return Alone::Allowed(ours, VICTIM.id);
+            }
             [None, Some(theirs)] => Some(theirs),
             _ => None,
         };
@@ -314,6 +326,9 @@ impl<'w> Runner<'w> {
         if let Some(at) = (0..self.sessions()).find(narrower) {
             if self.books.meets_prepared(sql(at)) {
                 return Alone::Allowed(at, PREPARED.id);
+            }
+            if self.books.leaves_gap(&mut self.control, at, sql(at)) {
+                return Alone::Allowed(at, SKIPPED.id);
             }
             let ended = Some(session).filter(|s| lets_go(sql(*s)));
             if self.books.waits_elsewhere(at, sql(at), ended) {
@@ -538,11 +553,12 @@ impl<'w> Runner<'w> {
     pub fn finish(&mut self) -> io::Result<Option<Difference>> {
         let mut all: Vec<usize> = (0..self.sessions()).collect();
         all.sort_by_key(|at| std::cmp::Reverse(self.books.issued[*at]));
-        let mut deaf = None;
+        let (mut deaf, mut numbers) = (None, false);
         for at in all {
             self.kill(at);
             for side in 0..2 {
                 let Some(sql) = self.asked[at][side].take() else { continue };
+                numbers |= self.books.takes_many_numbers(&sql);
                 let known = self.early[at][side].take().is_some();
                 let limit = if side == 0 { HEED } else { LOCK_WAIT_TIMEOUT };
                 if !known && self.pairs[at][side].poll(limit).is_none() && side == 0 {
@@ -557,6 +573,10 @@ impl<'w> Runner<'w> {
             self.reconnect(at)?;
         }
         verify::roll_back_prepared(&mut self.control);
+        if numbers && !self.parted {
+            self.counts.add(NUMBERS.id);
+            self.parted = true;
+        }
         let [ours, theirs] = &self.pairs[0];
         Ok(verify::verify(ours, theirs, self.parted, &mut self.counts))
     }
