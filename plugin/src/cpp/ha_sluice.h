@@ -132,6 +132,7 @@ public:
 
   int external_lock(THD *thd, int type) override;
   int start_stmt(THD *thd, thr_lock_type type) override;
+  bool autoinc_lock_mode_stmt_unsafe() const override;
   THR_LOCK_DATA **store_lock(THD *thd, THR_LOCK_DATA **to, thr_lock_type type) override;
   void unlock_row() override;
   void try_semi_consistent_read(bool yes) override;

@@ -34,10 +34,15 @@ ha_sluice::~ha_sluice()
 
 handler::Table_flags ha_sluice::table_flags() const
 {
-  /* Without locks of gaps only what is written already keeps others from the same value. */
-  const Table_flags late_check=
-      thd_tx_isolation(ha_thd()) <= ISO_READ_COMMITTED ? HA_CHECK_UNIQUE_AFTER_WRITE : 0;
-  return late_check | HA_REC_NOT_IN_SEQ | HA_NULL_IN_KEY | HA_CAN_INDEX_BLOBS | HA_CAN_SQL_HANDLER |
+  /*
+    At READ COMMITTED only what is written already keeps others from the same value, and what a
+    statement has read may change before its commit. At higher levels it may not, so the statements,
+    in the order of their commits, make the same rows elsewhere.
+  */
+  const Table_flags of_level= thd_tx_isolation(ha_thd()) <= ISO_READ_COMMITTED
+                                  ? HA_CHECK_UNIQUE_AFTER_WRITE
+                                  : HA_BINLOG_STMT_CAPABLE;
+  return of_level | HA_REC_NOT_IN_SEQ | HA_NULL_IN_KEY | HA_CAN_INDEX_BLOBS | HA_CAN_SQL_HANDLER |
          HA_CAN_VIRTUAL_COLUMNS | HA_CAN_GEOMETRY |
          HA_REQUIRES_KEY_COLUMNS_FOR_DELETE | HA_PRIMARY_KEY_REQUIRED_FOR_POSITION |
          HA_PRIMARY_KEY_IN_READ_INDEX | HA_TABLE_SCAN_ON_INDEX | HA_BINLOG_ROW_CAPABLE |

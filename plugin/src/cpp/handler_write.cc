@@ -178,6 +178,24 @@ int ha_sluice::reset()
   return sluice_reset(m_handler);
 }
 
+/*
+  Other sessions may take values in between while one of these gets its own (InnoDB locks them out), and
+  a replica that runs the statement alone would give it other values.
+*/
+bool ha_sluice::autoinc_lock_mode_stmt_unsafe() const
+{
+  switch (thd_sql_command(ha_thd()))
+  {
+  case SQLCOM_LOAD:
+  case SQLCOM_INSERT_SELECT:
+  case SQLCOM_REPLACE_SELECT:
+  case SQLCOM_CREATE_TABLE:
+    return true;
+  default:
+    return false;
+  }
+}
+
 /* Does a duplicate move the counter? Where the statement goes on behind it, as in InnoDB. */
 static uint32_t autoinc_outcome(THD *thd, int error, bool replaces)
 {

@@ -8,6 +8,7 @@
 pub mod replica;
 pub mod scratch;
 pub mod site;
+pub mod statements;
 pub mod writer;
 
 use std::time::{Duration, Instant};

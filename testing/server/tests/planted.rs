@@ -4,6 +4,7 @@
 
 use sluice_server_tests::scratch::Scratch;
 use sluice_server_tests::site::{done, Site};
+use sluice_server_tests::statements::{first_difference, make_tables, replay, run_load, text_of};
 use sluice_server_tests::wait_until;
 use std::fs;
 use std::path::PathBuf;
@@ -16,12 +17,15 @@ const REFUSES_FLUSH: &str = "refuse-flush";
 /// The plugin asks again ten times a second.
 const LONG_ENOUGH: Duration = Duration::from_secs(5);
 
+fn planted_dir() -> PathBuf {
+    let dir = std::env::var_os("SLUICE_PLANTED_DIR").map(PathBuf::from);
+    dir.expect("SLUICE_PLANTED_DIR, the directory of a plugin with planted mistakes")
+}
+
 /// A server with a plugin that makes these mistakes, a table and some commits in its binlog.
 fn site(scratch: &Scratch, mistakes: &str) -> Site {
-    let dir = std::env::var_os("SLUICE_PLANTED_DIR").map(PathBuf::from);
-    let dir = dir.expect("SLUICE_PLANTED_DIR, the directory of a plugin with planted mistakes");
     let mut site = Site::new(scratch, "d", "Sluice", &[]);
-    site.plant(mistakes, &dir);
+    site.plant(mistakes, &planted_dir());
     site.start(&[]);
     site.run(&["CREATE DATABASE test", "CREATE TABLE test.s (a INT PRIMARY KEY)"]);
     site.run(&["INSERT INTO test.s VALUES (1), (2)", "INSERT INTO test.s VALUES (3)"]);
@@ -69,4 +73,36 @@ fn an_answer_that_is_not_repeated_is_noticed() {
     assert!(!reset.is_finished(), "RESET MASTER ended, though the mend was taken out");
     site.kill();
     assert!(reset.join().is_err(), "a killed server has answered");
+}
+
+/// Runs statements of several sessions, and their binlog again: see tests/binlog/statements.rs.
+fn statements_part(name: &str, mistake: &str) {
+    let scratch = Scratch::new("planted", name);
+    let options = ["--binlog-format=STATEMENT", "--loose-sluice-lock-wait-timeout=1"];
+    let mut source = Site::new(&scratch, "d", "Sluice", &options);
+    source.plant(mistake, &planted_dir());
+    source.start(&[]);
+    make_tables(&source);
+    run_load(&source, 1, &["REPEATABLE READ"], Duration::from_secs(6));
+    source.run(&["FLUSH BINARY LOGS"]);
+    let text = text_of(&[source.data("sluice-bin.000001")]);
+    let mut other = Site::new(&scratch, "r", "Sluice", &["--skip-log-bin"]);
+    other.start(&[]);
+    let replayed = replay(&text, &other, scratch.path("binlog.sql"));
+    let found = replayed.err().or_else(|| first_difference(&source, &other));
+    assert!(found.is_some(), "{mistake}: the binlog makes the same rows");
+    source.stop();
+    other.stop();
+}
+
+/// L2: reads in share mode lock nothing.
+#[test]
+fn statements_that_do_not_hold_what_they_read_are_noticed() {
+    statements_part("statements_that_do_not_hold_what_they_read_are_noticed", "L2");
+}
+
+/// L3: gaps are not locked.
+#[test]
+fn statements_that_hold_no_gaps_are_noticed() {
+    statements_part("statements_that_hold_no_gaps_are_noticed", "L3");
 }

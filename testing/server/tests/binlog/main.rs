@@ -12,4 +12,5 @@ mod lost;
 mod recovery;
 mod replica;
 mod starts;
+mod statements;
 mod switch;
