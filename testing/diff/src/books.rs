@@ -1,7 +1,9 @@
 //! What the controller writes down of a schedule of several sessions: what each holds by its own
 //! statements, what the tables look like, and which statements were at work at once.
 
-use crate::claims::{reads_committed_first, table_of, Ask, Claims, Image, Images, Ran, Verb};
+use crate::claims::{
+    locks_gaps, reads_committed_first, table_of, Ask, Claims, Image, Images, Ran, Verb,
+};
 use crate::compare::{row_difference, Difference, Kind};
 use crate::rules::{DEADLOCK, INTERRUPTED, LOCK_WAIT};
 use crate::session::{Direct, Outcome, Side, SIDES};
@@ -182,6 +184,11 @@ impl Books {
     /// Were several statements at work at once, beside the one of the step?
     pub fn is_chance(&self, session: usize) -> bool {
         self.crowd.iter().filter(|at| **at != session).count() > 1
+    }
+
+    /// Does one of them lock no gaps?
+    pub fn crowd_is_gapless(&self) -> bool {
+        self.crowd.iter().any(|at| !locks_gaps(&self.settings[*at].level))
     }
 
     /// What each side's tables show to READ UNCOMMITTED. A table that cannot be read now is missing.

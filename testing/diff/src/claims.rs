@@ -104,7 +104,7 @@ impl Ran<'_> {
     }
 }
 
-fn locks_gaps(level: &str) -> bool {
+pub fn locks_gaps(level: &str) -> bool {
     matches!(level, "REPEATABLE-READ" | "SERIALIZABLE")
 }
 

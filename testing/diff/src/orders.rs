@@ -6,10 +6,10 @@
 use crate::books::Answer;
 use crate::claims::Images;
 use crate::compare::compare;
-use crate::rules::{Counts, DEADLOCK, ORDER, WOKEN};
+use crate::rules::{Counts, DEADLOCK, MIXED, ORDER, WOKEN};
 use crate::run::{Runner, Stepped};
 use crate::script::{sessions, Action, Step};
-use crate::session::{Outcome, SIDES};
+use crate::session::{Outcome, Row, SIDES};
 use crate::world::World;
 use std::io;
 
@@ -23,6 +23,8 @@ pub struct Ending {
     /// Sessions at work at once in the last step, with the step that sent their statements.
     pub crowd: Vec<(usize, usize)>,
     pub crowded: bool,
+    /// One of the crowd locks no gaps.
+    pub gapless: bool,
     pub answers: Vec<Answer>,
     pub images: Images,
 }
@@ -37,16 +39,20 @@ pub fn explain(world: &mut World, ending: &Ending) -> io::Result<Option<&'static
         return Ok(None);
     }
     let mut all_alike = ending.at_step;
+    let mut ends = Vec::new();
     if ending.at_step && (2..=3).contains(&ending.crowd.len()) {
         for order in orders(&ending.crowd) {
             match in_order(world, ending, &order)? {
                 Ordered::AsSluiceWas => return Ok(Some(ORDER.id)),
-                Ordered::Alike => {}
+                Ordered::Alike(end) => ends.push(end),
                 Ordered::Differs => all_alike = false,
             }
         }
         if all_alike && has_own_victim(ending) {
             return Ok(Some(WOKEN.id));
+        }
+        if all_alike && is_mixed(ending, &ends) {
+            return Ok(Some(MIXED.id));
         }
     }
     Ok(again(world, ending)?.then_some(ORDER.id))
@@ -76,11 +82,47 @@ fn has_own_victim(ending: &Ending) -> bool {
     all.len() == 1 && ours(all[0])
 }
 
+/// How InnoDB has ended in one of the orders.
+struct End {
+    replies: Replies,
+    images: Images,
+}
+
+/// May a statement of the crowd have met some of the rows that another one has written, and not the rest?
+/// Only statements of the crowd have other answers, and each row of Sluice is what one of the orders gives.
+fn is_mixed(ending: &Ending, ends: &[End]) -> bool {
+    let is_fine = |answer: &Answer| match &answer.replies {
+        [None, None] => true,
+        [Some(ours), Some(theirs)] => {
+            let woken = ending.crowd.iter().any(|(at, _)| *at == answer.session);
+            let alike = || compare(&answer.sql, ours, theirs, &mut Counts::default()).is_none();
+            let known = |row: &Row| ends.iter().any(|end| end.has_answered(answer.session, row));
+            let ran = ours.is_ok() && theirs.is_ok();
+            woken && ran && ours.sets.iter().flat_map(|set| &set.rows).all(known) || alike()
+        }
+        _ => false,
+    };
+    let known = |table: &String, row: &Row| {
+        ends.iter().any(|end| end.images.get(table).is_some_and(|image| image.rows.contains(row)))
+    };
+    ending.gapless
+        && ending.answers.iter().all(is_fine)
+        && ending.images.iter().all(|(table, image)| image.rows.iter().all(|row| known(table, row)))
+}
+
+impl End {
+    fn has_answered(&self, session: usize, row: &Row) -> bool {
+        let own = self.replies.iter().filter(|(at, _, _)| *at == session);
+        let mut sets = own.filter_map(|(_, _, reply)| reply.as_ref()).flat_map(|o| &o.sets);
+        sets.any(|set| set.rows.contains(row))
+    }
+}
+
 enum Ordered {
     /// InnoDB has answered as Sluice had when the difference was seen.
     AsSluiceWas,
     /// Both sides have answered alike, in another way.
-    Alike,
+    Alike(End),
     Differs,
 }
 
@@ -147,7 +189,7 @@ fn in_order(world: &mut World, ending: &Ending, order: &[(usize, usize)]) -> io:
     Ok(match same(ending, &replies) && same_tables(&ending.images, &images) {
         true => Ordered::AsSluiceWas,
         false if differs => Ordered::Differs,
-        false => Ordered::Alike,
+        false => Ordered::Alike(End { replies, images }),
     })
 }
 
@@ -217,6 +259,40 @@ fn again(world: &mut World, ending: &Ending) -> io::Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::claims::Image;
+
+    fn images(values: &[&str]) -> Images {
+        let rows = values.iter().map(|v| vec![Some(v.as_bytes().to_vec())]).collect();
+        Images::from([("t1".to_owned(), Image { names: vec!["c1".into()], rows })])
+    }
+
+    #[test]
+    fn woken_statements_may_mix_where_gaps_are_free() {
+        let changed = |rows: u64| Some(Outcome { affected_rows: rows, ..Outcome::default() });
+        let answer = |ours: u64, theirs: u64| Answer {
+            session: 0,
+            sql: "UPDATE t1 SET c1 = 2".into(),
+            replies: [changed(ours), changed(theirs)],
+        };
+        let mut ending = Ending {
+            steps: Vec::new(),
+            at_step: true,
+            crowd: vec![(0, 1), (1, 2)],
+            crowded: true,
+            gapless: true,
+            answers: vec![answer(2, 1)],
+            images: images(&["1", "2"]),
+        };
+        let end = |values: &[&str]| End { replies: Vec::new(), images: images(values) };
+        let orders = [end(&["1", "1"]), end(&["2", "2"])];
+        assert!(is_mixed(&ending, &orders));
+        assert!(!is_mixed(&ending, &orders[..1]), "a row that no order gives");
+        ending.gapless = false;
+        assert!(!is_mixed(&ending, &orders), "it locks gaps");
+        ending.gapless = true;
+        ending.crowd = vec![(1, 2), (2, 3)];
+        assert!(!is_mixed(&ending, &orders), "another answer, and it was not woken");
+    }
 
     #[test]
     fn every_order_once() {

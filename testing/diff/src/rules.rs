@@ -35,6 +35,7 @@ pub fn reasons() -> String {
         &PLAN,
         &ORDER,
         &WOKEN,
+        &MIXED,
         &UNFINISHED,
         &IMMUNE,
         &LATER,
@@ -163,6 +164,13 @@ pub const WOKEN: Rule = Rule::of_controller(
     "deadlock-of-woken",
     "one step has set several statements to work at once, and they met in a deadlock in Sluice; sent \
      one after another, in every order, both engines answer alike",
+);
+
+pub const MIXED: Rule = Rule::of_controller(
+    "mixed-among-woken",
+    "one step has set several statements to work at once, and one of them locks no gaps (READ COMMITTED): it may \
+     meet some of the rows that another one writes, and not the rest. In every order, one after another, both \
+     engines answer alike, and every row of Sluice is one that InnoDB has in one of the orders",
 );
 
 pub const UNFINISHED: Rule = Rule::of_controller(

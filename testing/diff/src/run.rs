@@ -601,6 +601,7 @@ impl Runner<'_> {
             at_step,
             crowd: books.crowd.iter().map(|at| (*at, books.issued[*at])).collect(),
             crowded: books.crowded,
+            gapless: books.crowd_is_gapless(),
             answers: books.answers.clone(),
             images: books.images[0].clone(),
         }
