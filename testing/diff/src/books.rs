@@ -2,7 +2,7 @@
 //! statements, what the tables look like, and which statements were at work at once.
 
 use crate::claims::{
-    locks_gaps, reads_committed_first, table_of, Ask, Claims, Image, Images, Ran, Verb,
+    locks_gaps, reads_committed_first, table_of, Ask, Claims, Image, Images, Ran, Spared, Verb,
 };
 use crate::compare::{row_difference, Difference, Kind};
 use crate::rules::{DEADLOCK, INTERRUPTED, LOCK_WAIT};
@@ -186,9 +186,12 @@ impl Books {
         self.crowd.iter().filter(|at| **at != session).count() > 1
     }
 
-    /// Does one of them lock no gaps?
-    pub fn crowd_is_gapless(&self) -> bool {
-        self.crowd.iter().any(|at| !locks_gaps(&self.settings[*at].level))
+    /// May what one of them does fall between two rows of another? It locks no gaps, or takes numbers.
+    pub fn crowd_mixes(&self) -> bool {
+        let gapless = |at: &usize| !locks_gaps(&self.settings[*at].level);
+        let answers = self.answers.iter().filter(|answer| self.crowd.contains(&answer.session));
+        let mut texts = answers.map(|answer| &answer.sql);
+        self.crowd.iter().any(gapless) || texts.any(|sql| self.takes_many_numbers(sql))
     }
 
     /// What each side's tables show to READ UNCOMMITTED. A table that cannot be read now is missing.
@@ -268,14 +271,26 @@ impl Books {
         self.prepared.values().any(|used| used.contains(&table))
     }
 
+    /// Would it see how far a waiting statement has come?
+    pub fn is_left_out(&self, at: usize, sql: &str) -> bool {
+        self.sees_unfinished(at, sql) || self.meets_numbers(sql)
+    }
+
     /// Is it a plain read at READ UNCOMMITTED of a table that a waiting statement changes?
-    pub fn sees_unfinished(&self, at: usize, sql: &str) -> bool {
+    fn sees_unfinished(&self, at: usize, sql: &str) -> bool {
         let table = table_of(sql);
         let plain =
             Ask::of(sql).is_some_and(|ask| ask.verb == Verb::Read && ask.exclusive.is_none());
         (plain || sql.starts_with("SELECT f"))
             && self.settings[at].level == "READ-UNCOMMITTED"
             && table.is_some_and(|table| self.is_being_changed(&table))
+    }
+
+    /// Does it take numbers where a statement waits that may have taken some?
+    fn meets_numbers(&self, sql: &str) -> bool {
+        let table = table_of(sql);
+        let waits = |asked: &String| table_of(asked) == table && self.takes_many_numbers(asked);
+        self.takes_numbers(sql) && self.waiting.values().any(waits)
     }
 
     fn is_being_changed(&self, table: &str) -> bool {
@@ -306,13 +321,13 @@ impl Books {
         !others.into_iter().any(|other| self.claims[other].meets(&ran) == Some(true))
     }
 
-    /// InnoDB has run the statement. Has it put a row into a range that another session has asked for with
-    /// SKIP LOCKED?
-    pub fn leaves_gap(&self, control: &mut Direct, at: usize, sql: &str) -> bool {
+    /// InnoDB has run the statement. Has it put a row into a range in which InnoDB may hold less for another
+    /// session than Sluice?
+    pub fn spares(&self, control: &mut Direct, at: usize, sql: &str) -> Option<Spared> {
         let after = self.look(control, SIDES[1]);
         let ran = self.ran(at, sql, &self.images[0], &after, false);
         let others = (0..self.claims.len()).filter(|other| *other != at);
-        others.into_iter().any(|other| self.claims[other].leaves_gap(&ran))
+        others.into_iter().find_map(|other| self.claims[other].spares(&ran))
     }
 
     /// At the end of a step, `answered` alike. `run` asks a session of Sluice.
@@ -458,6 +473,12 @@ mod tests {
         assert!(books.takes_many_numbers("REPLACE INTO t1 (c1) VALUES (1),(2)"));
         assert!(books.takes_many_numbers("LOAD DATA INFILE 'f' INTO TABLE t1 (c1)"));
         assert!(books.takes_many_numbers("UPDATE t1 SET id = 2 WHERE c1 = 3"));
+        let (one, two) = ("INSERT INTO t1 (c1) VALUES (1)", "INSERT INTO t1 (c1) VALUES (1),(2)");
+        books.begin_step(BTreeMap::from([(0, one.into())]));
+        assert!(!books.meets_numbers(two));
+        books.begin_step(BTreeMap::from([(0, two.into())]));
+        assert!(books.meets_numbers(one));
+        assert!(!books.meets_numbers("DELETE FROM t1 WHERE id = 3"));
     }
 
     #[test]

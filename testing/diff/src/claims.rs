@@ -67,6 +67,17 @@ struct Hold {
     /// At REPEATABLE READ and above nobody may insert into the range. Below it only these rows are held.
     gaps: bool,
     rows: Vec<Row>,
+    /// It had not waited, so `rows` are all that were in the range.
+    whole: bool,
+}
+
+/// Why InnoDB may hold less of a range than Sluice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spared {
+    /// SKIP LOCKED passed a locked entry behind the range, with the gap before it.
+    Skipped,
+    /// A statement that locks no gaps waited for a row, which may have gone.
+    RowGone,
 }
 
 #[derive(Default)]
@@ -79,8 +90,8 @@ struct Writes {
 #[derive(Default)]
 pub struct Claims {
     holds: Vec<Hold>,
-    /// Tables, with ranges that were asked for with SKIP LOCKED at a level that locks gaps.
-    skipped: Vec<(String, Range)>,
+    /// Ranges that were asked for, in which InnoDB may hold less than Sluice.
+    spared: Vec<(String, Range, Spared)>,
     writes: BTreeMap<String, Writes>,
 }
 
@@ -128,9 +139,23 @@ impl Claims {
         let image = ran.sees(&ask.table)?;
         let exclusive = locks(&ask, ran.level, true)?;
         let range = ask.range.as_ref()?;
-        let targets: Vec<Row> =
-            image.rows.iter().filter(|r| image.has(r, range)).cloned().collect();
+        let is_asked = |r: &&Row| image.has(r, range) && !self.is_unfinished(&ask.table, r, image);
+        let targets: Vec<Row> = image.rows.iter().filter(is_asked).cloned().collect();
         Some(self.met(&ask, exclusive, &targets, image).is_some())
+    }
+
+    /// Is the row in a range whose gaps this session holds, and neither one that it found there nor its own?
+    /// Then a statement that waits has written it.
+    fn is_unfinished(&self, table: &str, row: &Row, image: &Image) -> bool {
+        let found = |h: &Hold| {
+            h.table == table
+                && h.gaps
+                && h.whole
+                && image.has(row, &h.range)
+                && !h.rows.contains(row)
+        };
+        let own = self.writes.get(table).is_some_and(|writes| writes.added.contains(row));
+        !own && self.holds.iter().any(found)
     }
 
     pub fn clear(&mut self) {
@@ -155,8 +180,11 @@ impl Claims {
         let Some(exclusive) = locks(&ask, ran.level, ran.in_transaction) else { return };
         let Some(range) = ask.range else { return };
         let gaps = locks_gaps(ran.level);
+        if ran.waited && !gaps {
+            self.spared.push((ask.table.clone(), range.clone(), Spared::RowGone));
+        }
         if ask.skips_locked {
-            self.skipped.extend(gaps.then_some((ask.table, range)));
+            self.spared.extend(gaps.then_some((ask.table, range, Spared::Skipped)));
             return;
         }
         let image = ran.sees(&ask.table).cloned().unwrap_or_default();
@@ -164,7 +192,8 @@ impl Claims {
             true => Vec::new(),
             false => image.rows.iter().filter(|r| image.has(r, &range)).cloned().collect(),
         };
-        self.holds.push(Hold { table: ask.table, range, exclusive, gaps, rows });
+        let whole = !ran.waited;
+        self.holds.push(Hold { table: ask.table, range, exclusive, gaps, rows, whole });
     }
 
     fn write(&mut self, table: &str, ran: &Ran) {
@@ -213,14 +242,16 @@ impl Claims {
         None
     }
 
-    /// Has the statement put a row into a range of SKIP LOCKED?
-    pub fn leaves_gap(&self, ran: &Ran) -> bool {
-        let Some(ask) = Ask::of(ran.sql) else { return false };
-        let images = ran.before.get(&ask.table).zip(ran.after.get(&ask.table));
-        let Some((before, after)) = images else { return false };
+    /// Has the statement put a row into a range in which InnoDB may hold less?
+    pub fn spares(&self, ran: &Ran) -> Option<Spared> {
+        let ask = Ask::of(ran.sql)?;
+        let before = ran.before.get(&ask.table)?;
+        let after = ran.after.get(&ask.table)?;
         let new = only(&after.rows, &before.rows);
-        let ranges = self.skipped.iter().filter(|(table, _)| *table == ask.table);
-        ranges.into_iter().any(|(_, range)| new.iter().any(|row| after.has(row, range)))
+        let met = |(table, range, _): &&(String, Range, Spared)| {
+            *table == ask.table && new.iter().any(|row| after.has(row, range))
+        };
+        self.spared.iter().find(met).map(|(_, _, why)| *why)
     }
 
     fn met(&self, ask: &Ask, exclusive: bool, targets: &[Row], image: &Image) -> Option<String> {

@@ -132,17 +132,34 @@ fn an_update_that_reads_committed_rows_passes_new_ones() {
 }
 
 #[test]
-fn skip_locked_leaves_gaps_to_others() {
+fn ranges_in_which_innodb_may_hold_less() {
     let skip = READ.replace("FOR UPDATE", "FOR UPDATE SKIP LOCKED");
     let insert = "INSERT INTO t1 (c1,c2) VALUES (5,1)";
-    let leaves = |level: &str, held: &str, new: (i64, i64)| {
+    let spares = |level: &str, held: &str, waited: bool, new: (i64, i64)| {
         let (first, last) = (images(&[(8, 1)]), images(&[(8, 1), new]));
         let mut claims = Claims::default();
-        claims.add(&ran(held, level, &first, &first));
-        claims.leaves_gap(&ran(insert, level, &first, &last))
+        claims.add(&Ran { waited, ..ran(held, level, &first, &first) });
+        claims.spares(&ran(insert, level, &first, &last))
     };
-    assert!(leaves(RR, &skip, (5, 1)));
-    assert!(!leaves(RR, &skip, (7, 1)), "behind the range");
-    assert!(!leaves(RC, &skip, (5, 1)), "no gaps at this level");
-    assert!(!leaves(RR, READ, (5, 1)), "InnoDB had to wait");
+    assert_eq!(spares(RR, &skip, false, (5, 1)), Some(Spared::Skipped));
+    assert_eq!(spares(RR, &skip, false, (7, 1)), None, "behind the range");
+    assert_eq!(spares(RC, &skip, false, (5, 1)), None, "no gaps at this level");
+    assert_eq!(spares(RR, READ, false, (5, 1)), None, "InnoDB had to wait");
+    assert_eq!(spares(RC, READ, true, (5, 1)), Some(Spared::RowGone));
+    assert_eq!(spares(RC, READ, true, (7, 1)), None, "behind the range");
+    assert_eq!(spares(RC, READ, false, (5, 1)), None, "it did not wait");
+    assert_eq!(spares(RR, READ, true, (5, 1)), None, "the gap is held");
+}
+
+#[test]
+fn what_a_waiting_statement_has_written_is_held_by_nobody_else() {
+    let update = "UPDATE t1 FORCE INDEX (k2) SET c2 = 1 WHERE c1 < 9";
+    let meets = |before: &[(i64, i64)], now: &[(i64, i64)]| {
+        let (first, last) = (images(before), images(now));
+        let mut claims = Claims::default();
+        claims.add(&ran(READ, RR, &first, &first));
+        claims.meets(&ran(update, RR, &last, &last))
+    };
+    assert_eq!(meets(&[(4, 1)], &[(4, 1)]), Some(true));
+    assert_eq!(meets(&[(8, 1)], &[(8, 1), (5, 1)]), Some(false));
 }

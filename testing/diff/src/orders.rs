@@ -23,8 +23,8 @@ pub struct Ending {
     /// Sessions at work at once in the last step, with the step that sent their statements.
     pub crowd: Vec<(usize, usize)>,
     pub crowded: bool,
-    /// One of the crowd locks no gaps.
-    pub gapless: bool,
+    /// What one of the crowd does may fall between two rows of another: it locks no gaps, or it takes numbers.
+    pub mixes: bool,
     pub answers: Vec<Answer>,
     pub images: Images,
 }
@@ -105,7 +105,7 @@ fn is_mixed(ending: &Ending, ends: &[End]) -> bool {
     let known = |table: &String, row: &Row| {
         ends.iter().any(|end| end.images.get(table).is_some_and(|image| image.rows.contains(row)))
     };
-    ending.gapless
+    ending.mixes
         && ending.answers.iter().all(is_fine)
         && ending.images.iter().all(|(table, image)| image.rows.iter().all(|row| known(table, row)))
 }
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn woken_statements_may_mix_where_gaps_are_free() {
+    fn woken_statements_may_mix() {
         let changed = |rows: u64| Some(Outcome { affected_rows: rows, ..Outcome::default() });
         let answer = |ours: u64, theirs: u64| Answer {
             session: 0,
@@ -279,7 +279,7 @@ mod tests {
             at_step: true,
             crowd: vec![(0, 1), (1, 2)],
             crowded: true,
-            gapless: true,
+            mixes: true,
             answers: vec![answer(2, 1)],
             images: images(&["1", "2"]),
         };
@@ -287,9 +287,9 @@ mod tests {
         let orders = [end(&["1", "1"]), end(&["2", "2"])];
         assert!(is_mixed(&ending, &orders));
         assert!(!is_mixed(&ending, &orders[..1]), "a row that no order gives");
-        ending.gapless = false;
+        ending.mixes = false;
         assert!(!is_mixed(&ending, &orders), "it locks gaps");
-        ending.gapless = true;
+        ending.mixes = true;
         ending.crowd = vec![(1, 2), (2, 3)];
         assert!(!is_mixed(&ending, &orders), "another answer, and it was not woken");
     }

@@ -31,6 +31,7 @@ pub fn reasons() -> String {
         &FURTHER,
         &PREPARED,
         &SKIPPED,
+        &GONE,
         &ELSEWHERE,
         &PLAN,
         &ORDER,
@@ -146,6 +147,12 @@ pub const SKIPPED: Rule = Rule::of_controller(
      of the gap before it; Sluice locks the range that was asked for, so a row that comes there may wait",
 );
 
+pub const GONE: Rule = Rule::of_controller(
+    "row-gone",
+    "a statement of READ COMMITTED waited for a row, whose INSERT was then rolled back: Sluice keeps the lock of \
+     the row until the transaction ends, InnoDB's goes with the entry; so an INSERT of this row may wait",
+);
+
 pub const ELSEWHERE: Rule = Rule::of_controller(
     "waits-elsewhere",
     "another session waits on both sides in a statement of the same table, or a statement \
@@ -168,15 +175,17 @@ pub const WOKEN: Rule = Rule::of_controller(
 
 pub const MIXED: Rule = Rule::of_controller(
     "mixed-among-woken",
-    "one step has set several statements to work at once, and one of them locks no gaps (READ COMMITTED): it may \
-     meet some of the rows that another one writes, and not the rest. In every order, one after another, both \
-     engines answer alike, and every row of Sluice is one that InnoDB has in one of the orders",
+    "one step has set several statements to work at once, and one of them locks no gaps (READ COMMITTED), or \
+     takes AUTO_INCREMENT values for several rows, which come from no transaction: it may meet some of the \
+     rows that another one writes, and not the rest. In every order, one after another, both engines answer \
+     alike, and every row of Sluice is one that InnoDB has in one of the orders",
 );
 
 pub const UNFINISHED: Rule = Rule::of_controller(
     "unfinished-seen",
-    "a plain read at READ UNCOMMITTED of a table that a waiting statement is changing: how far that has \
-     come before its wait is each engine's own affair; the read is left out",
+    "a plain read at READ UNCOMMITTED of a table that a waiting statement is changing, or a statement that takes \
+     AUTO_INCREMENT values where one of several rows waits that does: how far that has \
+     come before its wait is each engine's own affair; the statement is left out",
 );
 
 /// InnoDB's dictionary transactions heed no KILL (`innobase_kill_query`).
@@ -261,7 +270,9 @@ impl Met<'_> {
 
     /// InnoDB goes on where Sluice waits (`waits`), has refused, skipped rows, or ended a deadlock.
     pub fn is_narrower(&self, waits: bool, sql: &str) -> bool {
-        let goes_on = self.theirs.as_ref().is_some_and(Outcome::is_ok);
+        let at_lock = [LOCK_WAIT, DEADLOCK, INTERRUPTED];
+        let is_past = |o: &Outcome| o.lost.is_none() && !at_lock.contains(&o.error_code());
+        let goes_on = self.theirs.as_ref().is_some_and(is_past);
         let refused = has(self.ours, LOCK_WAIT) || has(self.ours, DEADLOCK);
         let swapped = Met { ours: self.theirs, theirs: self.ours };
         goes_on && (waits || refused || sql.contains("SKIP LOCKED") && swapped.more_rows())

@@ -1,12 +1,13 @@
 //! Runs a script on both engines, step by step, with the same schedule.
 
 use crate::books::{lets_go, Answer, Books};
+use crate::claims::Spared;
 use crate::compare::{compare, Difference, Kind};
 use crate::mistakes;
 use crate::orders::{explain, Ending};
 use crate::plans;
 use crate::rules::{
-    Counts, Met, CAUGHT_UP, COMMITTED, ELSEWHERE, FURTHER, IMMUNE, NUMBERS, PLAN, PREPARED,
+    Counts, Met, CAUGHT_UP, COMMITTED, ELSEWHERE, FURTHER, GONE, IMMUNE, NUMBERS, PLAN, PREPARED,
     SKIPPED, UNFINISHED, UNJUDGED, VICTIM, WIDER,
 };
 use crate::script::{Action, Step};
@@ -145,7 +146,7 @@ impl<'w> Runner<'w> {
         self.books.begin_step(self.waiting());
         match &step.action {
             Action::Sql(_) if self.waits(step.session) => Ok(Stepped::Skipped),
-            Action::Sql(sql) if !self.strict && self.books.sees_unfinished(step.session, sql) => {
+            Action::Sql(sql) if !self.strict && self.books.is_left_out(step.session, sql) => {
                 self.counts.add(UNFINISHED.id);
                 Ok(Stepped::Skipped)
             }
@@ -327,8 +328,10 @@ impl<'w> Runner<'w> {
             if self.books.meets_prepared(sql(at)) {
                 return Alone::Allowed(at, PREPARED.id);
             }
-            if self.books.leaves_gap(&mut self.control, at, sql(at)) {
-                return Alone::Allowed(at, SKIPPED.id);
+            match self.books.spares(&mut self.control, at, sql(at)) {
+                Some(Spared::Skipped) => return Alone::Allowed(at, SKIPPED.id),
+                Some(Spared::RowGone) => return Alone::Allowed(at, GONE.id),
+                None => {}
             }
             let ended = Some(session).filter(|s| lets_go(sql(*s)));
             if self.books.waits_elsewhere(at, sql(at), ended) {
@@ -601,7 +604,7 @@ impl Runner<'_> {
             at_step,
             crowd: books.crowd.iter().map(|at| (*at, books.issued[*at])).collect(),
             crowded: books.crowded,
-            gapless: books.crowd_is_gapless(),
+            mixes: books.crowd_mixes(),
             answers: books.answers.clone(),
             images: books.images[0].clone(),
         }
