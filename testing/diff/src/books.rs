@@ -271,6 +271,13 @@ impl Books {
         self.prepared.values().any(|used| used.contains(&table))
     }
 
+    /// Sessions that wait since an earlier step in a statement of the same table.
+    pub fn waiters_beside(&self, at: usize, sql: &str) -> Vec<usize> {
+        let table = table_of(sql);
+        let beside = |(other, asked): &(&usize, &String)| **other != at && table_of(asked) == table;
+        self.waiting.iter().filter(beside).map(|(other, _)| *other).collect()
+    }
+
     /// Would it see how far a waiting statement has come?
     pub fn is_left_out(&self, at: usize, sql: &str) -> bool {
         self.sees_unfinished(at, sql) || self.meets_numbers(sql)

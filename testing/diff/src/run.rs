@@ -429,13 +429,20 @@ impl<'w> Runner<'w> {
             // One side has ended it with an error, for good.
             return Ok(false);
         }
+        // First those that wait for the same table: one side's statement has come before theirs.
+        let overtaken = self.books.waiters_beside(at, self.asked[at][0].as_deref().unwrap_or(""));
         let open = |other: &usize| *other != at && self.books.is_open(*other);
         let waits = |other: &usize| *other != at && self.books.waiting.contains_key(other);
         let holders = (0..self.sessions()).filter(open);
         let waiters = (0..self.sessions()).filter(waits);
-        for other in holders.chain(waiters).collect::<Vec<usize>>() {
+        let rest: Vec<usize> =
+            holders.chain(waiters).filter(|other| !overtaken.contains(other)).collect();
+        for other in overtaken.iter().chain(&rest) {
             let known = self.answered();
-            if !self.undo(other)? {
+            if !self.undo(*other)? {
+                if overtaken.contains(other) {
+                    return Ok(false);
+                }
                 continue;
             }
             self.collect(session);
