@@ -29,7 +29,7 @@ pub struct Books {
     /// The step that sent a session's last statement.
     pub issued: Vec<usize>,
     /// Sessions whose statements were at work at once on one side in the last step: which of them
-    /// was first is chance.
+    /// was first is chance. Also one that locks no gaps, if it had waited.
     pub crowd: BTreeSet<usize>,
     /// There has been a crowd in this script.
     pub crowded: bool,
@@ -164,6 +164,7 @@ impl Books {
             let sessions: Vec<usize> = new.iter().filter(at_work).map(|a| a.session).collect();
             self.note_crowd(sessions);
         }
+        self.note_gapless(new);
         // The other one of a deadlock may wait still.
         let waited = |a: &Answer| self.waiting.contains_key(&a.session);
         let victim = |a: &Answer| {
@@ -172,6 +173,22 @@ impl Books {
         if new.iter().any(victim) {
             self.note_crowd(self.waiting.keys().copied().collect());
         }
+    }
+
+    /// A statement that locks no gaps has waited: others have written beside the place where it stood, which
+    /// each engine chooses for itself.
+    fn note_gapless(&mut self, new: &[Answer]) {
+        let stood = |a: &&Answer| {
+            let ran = a.replies.iter().any(is_ok) && !is_control(&a.sql);
+            ran && self.waiting.contains_key(&a.session) && self.is_gapless(a.session)
+        };
+        let stood: Vec<usize> = new.iter().filter(stood).map(|a| a.session).collect();
+        self.crowded |= !stood.is_empty();
+        self.crowd.extend(stood);
+    }
+
+    fn is_gapless(&self, at: usize) -> bool {
+        !locks_gaps(&self.settings[at].level)
     }
 
     fn note_crowd(&mut self, sessions: Vec<usize>) {
@@ -188,7 +205,7 @@ impl Books {
 
     /// May what one of them does fall between two rows of another? It locks no gaps, or takes numbers.
     pub fn crowd_mixes(&self) -> bool {
-        let gapless = |at: &usize| !locks_gaps(&self.settings[*at].level);
+        let gapless = |at: &usize| self.is_gapless(*at);
         let answers = self.answers.iter().filter(|answer| self.crowd.contains(&answer.session));
         let mut texts = answers.map(|answer| &answer.sql);
         self.crowd.iter().any(gapless) || texts.any(|sql| self.takes_many_numbers(sql))

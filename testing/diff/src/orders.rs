@@ -40,7 +40,7 @@ pub fn explain(world: &mut World, ending: &Ending) -> io::Result<Option<&'static
     }
     let mut all_alike = ending.at_step;
     let mut ends = Vec::new();
-    if ending.at_step && (2..=3).contains(&ending.crowd.len()) {
+    if ending.at_step && (1..=3).contains(&ending.crowd.len()) {
         for order in orders(&ending.crowd) {
             match in_order(world, ending, &order)? {
                 Ordered::AsSluiceWas => return Ok(Some(ORDER.id)),

@@ -197,8 +197,8 @@ pub const IMMUNE: Rule = Rule::of_controller(
 
 pub const ORDER: Rule = Rule::of_controller(
     "order-of-woken",
-    "one step has set several statements to work at once; Sluice's answers and rows are those \
-     that InnoDB gives in one of the orders (orders.rs)",
+    "one step has set several statements to work at once, or one of READ COMMITTED, beside whose place others \
+     have written; Sluice's answers and rows are those that InnoDB gives in one of the orders (orders.rs)",
 );
 
 /// After a statement that needs no partition at all, an UPDATE or DELETE of the same table by the
