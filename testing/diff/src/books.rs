@@ -17,6 +17,13 @@ pub struct Answer {
     pub replies: [Option<Outcome>; 2],
 }
 
+/// What a transaction has used, and which of it it has changed.
+#[derive(Clone, Default)]
+struct Tables {
+    used: BTreeSet<String>,
+    changed: BTreeSet<String>,
+}
+
 #[derive(Clone, Debug)]
 struct Setting {
     level: String,
@@ -35,9 +42,9 @@ pub struct Books {
     pub crowded: bool,
     pub answers: Vec<Answer>,
     /// Transactions that are prepared now, with the tables that they have used.
-    prepared: BTreeMap<String, BTreeSet<String>>,
-    /// The tables that each session's transaction has used.
-    used: Vec<BTreeSet<String>>,
+    prepared: BTreeMap<String, Tables>,
+    /// The tables of each session's transaction.
+    used: Vec<Tables>,
     /// Tables in which a statement of the session was refused or killed at a lock, perhaps at another one on
     /// either side: what its transaction holds of them may differ.
     stopped: Vec<BTreeSet<String>>,
@@ -101,7 +108,7 @@ impl Books {
             crowded: false,
             answers: Vec::new(),
             prepared: BTreeMap::new(),
-            used: vec![BTreeSet::new(); sessions],
+            used: vec![Tables::default(); sessions],
             stopped: vec![BTreeSet::new(); sessions],
             undone: false,
             waiting: BTreeMap::new(),
@@ -130,7 +137,7 @@ impl Books {
 
     pub fn send(&mut self, session: usize, sql: &str) {
         self.issued[session] = self.step;
-        self.used[session].extend(table_of(sql));
+        self.used[session].used.extend(table_of(sql));
         if let Some(rest) = sql.strip_prefix("CREATE TABLE ") {
             let name = rest.split([' ', '(']).next().unwrap_or("").to_owned();
             if sql.contains("AUTO_INCREMENT") {
@@ -147,11 +154,18 @@ impl Books {
 
     /// These answers have come since the last look.
     pub fn came(&mut self, new: &[Answer]) {
+        for answer in new.iter().filter(|a| a.replies.iter().any(is_ok)) {
+            let rows = answer.replies.iter().flatten().any(|o| o.affected_rows > 0);
+            let changes = Ask::of(&answer.sql).filter(|ask| rows && ask.verb != Verb::Read);
+            self.used[answer.session].changed.extend(changes.map(|ask| ask.table));
+        }
         // Statements that waited for it go on in the same step.
         for answer in new.iter().filter(|a| a.sql.starts_with("XA PREPARE")) {
             if answer.replies.iter().any(is_ok) {
                 let used = std::mem::take(&mut self.used[answer.session]);
-                self.prepared.entry(xa_name(&answer.sql)).or_default().extend(used);
+                let tables = self.prepared.entry(xa_name(&answer.sql)).or_default();
+                tables.used.extend(used.used);
+                tables.changed.extend(used.changed);
             }
         }
         for side in 0..2 {
@@ -285,7 +299,7 @@ impl Books {
     /// Has a transaction that is prepared now used the statement's table?
     pub fn meets_prepared(&self, sql: &str) -> bool {
         let Some(table) = table_of(sql) else { return false };
-        self.prepared.values().any(|used| used.contains(&table))
+        self.prepared.values().any(|tables| tables.used.contains(&table))
     }
 
     /// Sessions that wait since an earlier step in a statement of the same table.
@@ -293,6 +307,15 @@ impl Books {
         let table = table_of(sql);
         let beside = |(other, asked): &(&usize, &String)| **other != at && table_of(asked) == table;
         self.waiting.iter().filter(beside).map(|(other, _)| *other).collect()
+    }
+
+    /// Is it DDL of a table that transactions which are prepared now have used, and not changed?
+    pub fn is_read_by_prepared(&self, sql: &str) -> bool {
+        let words: Vec<&str> = sql.split_whitespace().take(3).collect();
+        let ["ALTER" | "TRUNCATE", "TABLE", table] = words.as_slice() else { return false };
+        let mut all =
+            self.prepared.values().filter(|tables| tables.used.contains(*table)).peekable();
+        all.peek().is_some() && all.all(|tables| !tables.changed.contains(*table))
     }
 
     /// Would it see how far a waiting statement has come?
@@ -418,7 +441,7 @@ impl Books {
             // A transaction keeps the level that it began with.
             setting.level = cell(1).unwrap_or_else(|| setting.level.clone());
             self.claims[at].clear();
-            self.used[at].clear();
+            self.used[at] = Tables::default();
             self.stopped[at].clear();
         }
     }
@@ -439,7 +462,7 @@ impl Books {
     fn forget(&mut self, at: usize) {
         self.undone = true;
         self.claims[at].clear();
-        self.used[at].clear();
+        self.used[at] = Tables::default();
         self.settings[at].in_transaction = false;
     }
 
@@ -503,6 +526,24 @@ mod tests {
         books.begin_step(BTreeMap::from([(0, two.into())]));
         assert!(books.meets_numbers(one));
         assert!(!books.meets_numbers("DELETE FROM t1 WHERE id = 3"));
+    }
+
+    #[test]
+    fn ddl_passes_what_was_only_read() {
+        let mut books = Books::new(1);
+        let ran = |sql: &str, affected_rows: u64| {
+            let outcome = Some(Outcome { affected_rows, ..Outcome::default() });
+            Answer { session: 0, sql: sql.into(), replies: [outcome.clone(), outcome] }
+        };
+        for (sql, rows) in [("SELECT * FROM t1", 0), ("DELETE t2 FROM t2", 2)] {
+            books.send(0, sql);
+            books.came(&[ran(sql, rows)]);
+        }
+        assert!(!books.is_read_by_prepared("ALTER TABLE t1 FORCE"), "not prepared");
+        books.came(&[ran("XA PREPARE 'x'", 0)]);
+        assert!(books.is_read_by_prepared("ALTER TABLE t1 FORCE"));
+        assert!(!books.is_read_by_prepared("TRUNCATE TABLE t2"), "changed");
+        assert!(!books.is_read_by_prepared("TRUNCATE TABLE t3"), "not used");
     }
 
     #[test]

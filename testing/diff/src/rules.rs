@@ -30,6 +30,7 @@ pub fn reasons() -> String {
         &NUMBERS,
         &FURTHER,
         &PREPARED,
+        &READER,
         &SKIPPED,
         &GONE,
         &ELSEWHERE,
@@ -139,6 +140,12 @@ pub const PREPARED: Rule = Rule::of_controller(
     "prepared-lets-go",
     "InnoDB gives up the locks of ranges and reads at XA PREPARE; Sluice keeps them until the \
      end, so it may wait. Only for a table that a transaction which is prepared now has used",
+);
+
+pub const READER: Rule = Rule::of_controller(
+    "ddl-passes-reader",
+    "DDL of a table that a prepared transaction, whose connection has ended, has only read: InnoDB still holds \
+     its lock of the table, so the DDL waits; in Sluice only what it has changed stops the DDL",
 );
 
 pub const SKIPPED: Rule = Rule::of_controller(

@@ -8,7 +8,7 @@ use crate::orders::{explain, Ending};
 use crate::plans;
 use crate::rules::{
     Counts, Met, CAUGHT_UP, COMMITTED, ELSEWHERE, FURTHER, GONE, IMMUNE, NUMBERS, PLAN, PREPARED,
-    SKIPPED, UNFINISHED, UNJUDGED, VICTIM, WIDER,
+    READER, SKIPPED, UNFINISHED, UNJUDGED, VICTIM, WIDER,
 };
 use crate::script::{Action, Step};
 use crate::session::{Direct, Outcome, Session, SIDES};
@@ -46,6 +46,13 @@ pub struct Runner<'w> {
     pub books: Books,
     /// What EXECUTE runs.
     prepared: String,
+}
+
+/// A connection that is let go waits for its answer.
+impl Drop for Runner<'_> {
+    fn drop(&mut self) {
+        (0..self.sessions()).for_each(|at| self.kill(at));
+    }
 }
 
 /// A session whose locks have met others on one side only.
@@ -302,6 +309,9 @@ impl<'w> Runner<'w> {
         if self.strict {
             return Alone::Nobody;
         }
+        if let Some(at) = (0..self.sessions()).find(|at| self.passes_prepared(*at)) {
+            return Alone::Allowed(at, READER.id);
+        }
         let replies: Vec<Met> =
             self.early.iter().map(|e| Met { ours: &e[0], theirs: &e[1] }).collect();
         let victims =
@@ -350,6 +360,13 @@ impl<'w> Runner<'w> {
             return Alone::Nobody;
         }
         self.is_missing(at, known)
+    }
+
+    /// DDL has ended in Sluice; InnoDB's waits for the table, which a prepared transaction has only read.
+    fn passes_prepared(&mut self, at: usize) -> bool {
+        let [Some(ours), None] = &self.early[at] else { return false };
+        let sql = self.asked[at][1].clone().unwrap_or_default();
+        ours.is_ok() && self.books.is_read_by_prepared(&sql) && self.is_immune(at)
     }
 
     /// Did the victim wait before this step, or does another session wait in InnoDB?
@@ -559,30 +576,33 @@ impl<'w> Runner<'w> {
     }
 
     /// Ends every transaction and compares the tables. Sessions that wait are killed first, the newest
-    /// statement before those that it waits for: none may go on.
+    /// statement before those that it waits for: none may go on. What InnoDB does not let be killed waits for
+    /// a prepared transaction, and must end after that.
     pub fn finish(&mut self) -> io::Result<Option<Difference>> {
         let mut all: Vec<usize> = (0..self.sessions()).collect();
         all.sort_by_key(|at| std::cmp::Reverse(self.books.issued[*at]));
-        let (mut deaf, mut numbers) = (None, false);
-        for at in all {
+        let mut numbers = false;
+        let (immune, rest): (Vec<usize>, Vec<usize>) =
+            all.into_iter().partition(|at| self.is_immune(*at));
+        for at in rest.iter().copied() {
+            let sql = self.asked[at][0].clone().unwrap_or_default();
+            numbers |= self.books.takes_many_numbers(&sql);
             self.kill(at);
-            for side in 0..2 {
-                let Some(sql) = self.asked[at][side].take() else { continue };
-                numbers |= self.books.takes_many_numbers(&sql);
-                let known = self.early[at][side].take().is_some();
-                let limit = if side == 0 { HEED } else { LOCK_WAIT_TIMEOUT };
-                if !known && self.pairs[at][side].poll(limit).is_none() && side == 0 {
-                    deaf = Some(deaf_to_kill(at, sql));
-                }
+            if !self.ends(at, HEED) {
+                return Ok(Some(deaf(at, sql, "KILL QUERY")));
             }
         }
-        if deaf.is_some() {
-            return Ok(deaf);
-        }
-        for at in 0..self.sessions() {
+        for at in rest {
             self.reconnect(at)?;
         }
         verify::roll_back_prepared(&mut self.control);
+        for at in immune {
+            let sql = self.asked[at][0].clone().unwrap_or_default();
+            if !self.ends(at, LOCK_WAIT_TIMEOUT) {
+                return Ok(Some(deaf(at, sql, "the end of all others")));
+            }
+            self.reconnect(at)?;
+        }
         if numbers && !self.parted {
             self.counts.add(NUMBERS.id);
             self.parted = true;
@@ -590,14 +610,26 @@ impl<'w> Runner<'w> {
         let [ours, theirs] = &self.pairs[0];
         Ok(verify::verify(ours, theirs, self.parted, &mut self.counts))
     }
+
+    /// Waits for the end of what the session has asked for. True if Sluice's statement ends within `limit`.
+    fn ends(&mut self, at: usize, limit: Duration) -> bool {
+        let mut ends = true;
+        for (side, limit) in [limit, LOCK_WAIT_TIMEOUT].into_iter().enumerate() {
+            if self.asked[at][side].take().is_none() || self.early[at][side].take().is_some() {
+                continue;
+            }
+            ends &= self.pairs[at][side].poll(limit).is_some() || side == 1;
+        }
+        ends
+    }
 }
 
-/// Sluice's statement has not ended after KILL QUERY.
-fn deaf_to_kill(session: usize, sql: String) -> Difference {
+/// Sluice's statement has not ended after what should end it.
+fn deaf(session: usize, sql: String, end: &str) -> Difference {
     Difference {
         kind: Kind::Wait,
         statement: format!("session {}: {sql}", session + 1),
-        sluice: format!("goes on {} s after KILL QUERY", HEED.as_secs()),
+        sluice: format!("goes on {} s after {end}", HEED.as_secs()),
         innodb: "is not asked".to_owned(),
     }
 }
