@@ -52,16 +52,15 @@ impl Prefix {
     }
 }
 
-/// The binary is in <checkout>/target/release unless it was copied elsewhere.
+/// The binary is in <checkout>/target/release unless it was copied elsewhere; then the prefix is here.
 fn checkout_prefix() -> PathBuf {
-    let built_in = Path::new(env!("CARGO_MANIFEST_DIR")).join("../.prefix");
     let executable = std::env::current_exe().unwrap_or_default();
     executable
         .ancestors()
         .skip(1)
         .map(|dir| dir.join(".prefix"))
         .find(|prefix| prefix.join("READY").exists())
-        .unwrap_or(built_in)
+        .unwrap_or_else(|| ".prefix".into())
 }
 
 /// READY is written last, so without it the prefix is missing or half made.
