@@ -4,7 +4,7 @@
 //! another; then the same script is run again and again.
 
 use crate::books::Answer;
-use crate::claims::Images;
+use crate::claims::{Image, Images};
 use crate::compare::compare;
 use crate::rules::{Counts, DEADLOCK, MIXED, ORDER, WOKEN};
 use crate::run::{Runner, Stepped};
@@ -86,10 +86,14 @@ fn has_own_victim(ending: &Ending) -> bool {
 struct End {
     replies: Replies,
     images: Images,
+    /// Tables, with the rows that one of the statements has written there, also if a later one has taken
+    /// them away.
+    written: Vec<(String, Row)>,
 }
 
 /// May a statement of the crowd have met some of the rows that another one has written, and not the rest?
-/// Only statements of the crowd have other answers, and each row of Sluice is what one of the orders gives.
+/// Only statements of the crowd have other answers, and each row of Sluice is what one of the orders gives, or
+/// was written there: one that comes before the place of another statement is passed by that.
 fn is_mixed(ending: &Ending, ends: &[End]) -> bool {
     let is_fine = |answer: &Answer| match &answer.replies {
         [None, None] => true,
@@ -102,15 +106,18 @@ fn is_mixed(ending: &Ending, ends: &[End]) -> bool {
         }
         _ => false,
     };
-    let known = |table: &String, row: &Row| {
-        ends.iter().any(|end| end.images.get(table).is_some_and(|image| image.rows.contains(row)))
-    };
+    let known = |table: &String, row: &Row| ends.iter().any(|end| end.has(table, row));
     ending.mixes
         && ending.answers.iter().all(is_fine)
         && ending.images.iter().all(|(table, image)| image.rows.iter().all(|row| known(table, row)))
 }
 
 impl End {
+    fn has(&self, table: &String, row: &Row) -> bool {
+        let written = self.written.iter().any(|(at, other)| at == table && other == row);
+        written || self.images.get(table).is_some_and(|image| image.rows.contains(row))
+    }
+
     fn has_answered(&self, session: usize, row: &Row) -> bool {
         let own = self.replies.iter().filter(|(at, _, _)| *at == session);
         let mut sets = own.filter_map(|(_, _, reply)| reply.as_ref()).flat_map(|o| &o.sets);
@@ -173,7 +180,7 @@ fn in_order(world: &mut World, ending: &Ending, order: &[(usize, usize)]) -> io:
     world.empty()?;
     let mut runner = Runner::new(world, sessions(&ending.steps))?;
     let mut replies: Replies = Vec::new();
-    let mut differs = false;
+    let (mut differs, mut images, mut written) = (false, None, Vec::new());
     for (index, step) in steps.iter().enumerate() {
         let stepped = runner.step(step)?;
         let is_last = index + 1 == steps.len();
@@ -183,14 +190,27 @@ fn in_order(world: &mut World, ending: &Ending, order: &[(usize, usize)]) -> io:
         }
         if index + 1 >= before {
             take(&mut replies, &runner.books.answers);
+            let after = runner.books.look(&mut runner.control, SIDES[1]);
+            written.extend(images.iter().flat_map(|images| new_rows(images, &after)));
+            images = Some(after);
         }
     }
-    let images = runner.books.look(&mut runner.control, SIDES[1]);
+    let images = images.unwrap_or_default();
     Ok(match same(ending, &replies) && same_tables(&ending.images, &images) {
         true => Ordered::AsSluiceWas,
         false if differs => Ordered::Differs,
-        false => Ordered::Alike(End { replies, images }),
+        false => Ordered::Alike(End { replies, images, written }),
     })
+}
+
+fn new_rows(before: &Images, after: &Images) -> Vec<(String, Row)> {
+    let is_new =
+        |table: &String, row: &Row| before.get(table).is_some_and(|b| !b.rows.contains(row));
+    let rows = |(table, image): (&String, &Image)| {
+        let new = image.rows.iter().filter(|row| is_new(table, row));
+        new.map(|row| (table.clone(), row.clone())).collect::<Vec<_>>()
+    };
+    after.iter().flat_map(rows).collect()
 }
 
 /// The newest answer of each session, on InnoDB.
@@ -259,7 +279,6 @@ fn again(world: &mut World, ending: &Ending) -> io::Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::claims::Image;
 
     fn images(values: &[&str]) -> Images {
         let rows = values.iter().map(|v| vec![Some(v.as_bytes().to_vec())]).collect();
@@ -283,10 +302,17 @@ mod tests {
             answers: vec![answer(2, 1)],
             images: images(&["1", "2"]),
         };
-        let end = |values: &[&str]| End { replies: Vec::new(), images: images(values) };
+        let end = |values: &[&str]| End {
+            replies: Vec::new(),
+            images: images(values),
+            written: Vec::new(),
+        };
         let orders = [end(&["1", "1"]), end(&["2", "2"])];
         assert!(is_mixed(&ending, &orders));
         assert!(!is_mixed(&ending, &orders[..1]), "a row that no order gives");
+        let written = new_rows(&images(&["1"]), &images(&["1", "2"]));
+        let passed = End { written, ..end(&["1", "1"]) };
+        assert!(is_mixed(&ending, &[passed]), "a row that one order gives and takes away");
         ending.mixes = false;
         assert!(!is_mixed(&ending, &orders), "it locks gaps");
         ending.mixes = true;

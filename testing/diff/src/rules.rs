@@ -185,7 +185,8 @@ pub const MIXED: Rule = Rule::of_controller(
     "one step has set several statements to work at once, and one of them locks no gaps (READ COMMITTED), or \
      takes AUTO_INCREMENT values for several rows, which come from no transaction: it may meet some of the \
      rows that another one writes, and not the rest. In every order, one after another, both engines answer \
-     alike, and every row of Sluice is one that InnoDB has in one of the orders",
+     alike, and every row of Sluice is one that InnoDB has in one of the orders, or that one of the statements \
+     has written there",
 );
 
 pub const UNFINISHED: Rule = Rule::of_controller(
