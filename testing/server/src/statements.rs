@@ -10,6 +10,8 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 const TABLES: [&str; 3] = ["stm.t", "stm.u", "stm.w"];
@@ -69,8 +71,8 @@ fn statement(rng: &mut Rng) -> String {
     }
 }
 
-/// Commits transactions of these levels until it is told to end.
-fn session(
+/// One transaction of one of these levels.
+fn transaction(
     client: &mut Client,
     rng: &mut Rng,
     levels: &[&str],
@@ -95,28 +97,58 @@ fn session(
     Ok(())
 }
 
-/// Several sessions for so long; the transactions that they have committed.
-#[track_caller]
-pub fn run_load(site: &Site, seed: u64, levels: &'static [&'static str], time: Duration) -> u64 {
-    let (commits, must_end) = (AtomicU64::new(0), AtomicBool::new(false));
-    std::thread::scope(|scope| {
+/// Sessions at work.
+pub struct Load {
+    sessions: Vec<JoinHandle<()>>,
+    commits: Arc<AtomicU64>,
+    must_end: Arc<AtomicBool>,
+}
+
+impl Load {
+    #[track_caller]
+    pub fn start(site: &Site, seed: u64, levels: &'static [&'static str]) -> Load {
+        let mut load =
+            Load { sessions: Vec::new(), commits: Arc::default(), must_end: Arc::default() };
         for number in 0..SESSIONS {
-            let (commits, must_end) = (&commits, &must_end);
             let mut client = site.client();
-            scope.spawn(move || {
-                let mut rng = Rng::new(seed).fork(number);
-                done(client.run("USE stm"), "USE stm");
+            done(client.run("USE stm"), "USE stm");
+            let (commits, must_end) = (load.commits.clone(), load.must_end.clone());
+            let mut rng = Rng::new(seed).fork(number);
+            load.sessions.push(std::thread::spawn(move || {
                 while !must_end.load(Ordering::Relaxed) {
-                    if let Err(fault) = session(&mut client, &mut rng, levels, commits) {
-                        panic!("seed {seed}: {fault}");
+                    match transaction(&mut client, &mut rng, levels, &commits) {
+                        Ok(()) => {}
+                        // The server was killed.
+                        Err(Fault::Lost(_)) => return,
+                        Err(fault) => panic!("seed {seed}: {fault}"),
                     }
                 }
-            });
+            }));
         }
-        std::thread::sleep(time);
-        must_end.store(true, Ordering::Relaxed);
-    });
-    commits.into_inner()
+        load
+    }
+
+    /// Transactions that are committed so far.
+    pub fn commits(&self) -> u64 {
+        self.commits.load(Ordering::Relaxed)
+    }
+
+    #[track_caller]
+    pub fn end(self) -> u64 {
+        self.must_end.store(true, Ordering::Relaxed);
+        for session in self.sessions {
+            session.join().expect("a session");
+        }
+        self.commits.load(Ordering::Relaxed)
+    }
+}
+
+/// Runs a load for so long.
+#[track_caller]
+pub fn run_load(site: &Site, seed: u64, levels: &'static [&'static str], time: Duration) -> u64 {
+    let load = Load::start(site, seed, levels);
+    std::thread::sleep(time);
+    load.end()
 }
 
 /// What mariadb-binlog makes of the files, as text.

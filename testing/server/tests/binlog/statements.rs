@@ -7,8 +7,9 @@ use sluice_rig::client::Fault;
 use sluice_server_tests::scratch::Scratch;
 use sluice_server_tests::site::{done, Site};
 use sluice_server_tests::statements::{
-    first_difference, make_tables, replay, row_events, run_load, text_of,
+    first_difference, make_tables, replay, row_events, run_load, text_of, Load,
 };
+use sluice_server_tests::wait_until;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -40,14 +41,8 @@ impl Pair {
         files::binlogs(&self.source.data("sluice-bin.index"), &self.source.data(""))
     }
 
-    /// Runs the load, then its binlog on the other server; the text of the binlog.
-    fn check(mut self, levels: &'static [&'static str], seed: u64) -> String {
-        let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
-        let seed = number("STATEMENTS_SEED").unwrap_or(seed);
-        let seconds = number("STATEMENTS_SECONDS").unwrap_or(6);
-        let commits = run_load(&self.source, seed, levels, Duration::from_secs(seconds));
-        println!("{commits} transactions in {seconds} s");
-        assert!(commits > 100, "{commits} transactions in {seconds} s");
+    /// Runs the binlog on the other server, which has the same rows then; the text of the binlog.
+    fn check(&mut self, seed: u64) -> String {
         self.source.run(&["FLUSH BINARY LOGS"]);
         let text = text_of(&self.binlogs());
         let replayed = replay(&text, &self.other, self.scratch.path("binlog.sql"));
@@ -57,18 +52,28 @@ impl Pair {
         self.source.stop();
         text
     }
+
+    fn run(mut self, levels: &'static [&'static str], seed: u64) -> String {
+        let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
+        let seed = number("STATEMENTS_SEED").unwrap_or(seed);
+        let seconds = number("STATEMENTS_SECONDS").unwrap_or(6);
+        let commits = run_load(&self.source, seed, levels, Duration::from_secs(seconds));
+        println!("{commits} transactions in {seconds} s");
+        assert!(commits > 100, "{commits} transactions in {seconds} s");
+        self.check(seed)
+    }
 }
 
 #[test]
 fn statements_alone_make_the_same_rows() {
-    let text = pair("statements_alone_make_the_same_rows", "STATEMENT").check(&HELD, 1);
+    let text = pair("statements_alone_make_the_same_rows", "STATEMENT").run(&HELD, 1);
     assert_eq!(row_events(&text), 0, "events of rows");
 }
 
 /// At READ COMMITTED and below come rows.
 #[test]
 fn statements_and_rows_make_the_same_rows() {
-    let text = pair("statements_and_rows_make_the_same_rows", "MIXED").check(&ALL, 2);
+    let text = pair("statements_and_rows_make_the_same_rows", "MIXED").run(&ALL, 2);
     assert!(row_events(&text) > 50, "events of rows");
     assert!(text.contains("UPDATE t SET v = v +"), "no statement");
 }
@@ -85,4 +90,19 @@ fn read_committed_refuses_a_binlog_of_statements() {
     }
     pair.source.stop();
     pair.other.stop();
+}
+
+/// Killed under load again and again: the file that the start completes makes the rows that are there.
+#[test]
+fn statements_are_whole_after_kills() {
+    let mut pair = pair("statements_are_whole_after_kills", "MIXED");
+    for round in 0..4 {
+        let load = Load::start(&pair.source, 10 + round, &ALL);
+        let before = load.commits();
+        wait_until("commits", || load.commits() > before + 100 * (round + 1));
+        pair.source.kill();
+        load.end();
+        pair.source.start(&[]);
+    }
+    pair.check(10);
 }
