@@ -48,6 +48,8 @@ pub struct Books {
     /// Tables in which a statement of the session was refused or killed at a lock, perhaps at another one on
     /// either side: what its transaction holds of them may differ.
     stopped: Vec<BTreeSet<String>>,
+    /// Has the session's transaction gone back to a savepoint?
+    went_back: Vec<bool>,
     /// A session was undone in this step: what the tables look like is not this statement's work.
     undone: bool,
     /// Sessions that waited on both sides before the present step, with their statements.
@@ -74,6 +76,10 @@ fn is_control(sql: &str) -> bool {
 pub fn lets_go(sql: &str) -> bool {
     let first = ["COMMIT", "ROLLBACK", "BEGIN", "START", "XA", "SET autocommit", "CREATE", "ALTER"];
     first.iter().chain(&["TRUNCATE", "OPTIMIZE", "DROP"]).any(|w| sql.starts_with(w))
+}
+
+fn is_ddl(sql: &str) -> bool {
+    ["ALTER", "TRUNCATE"].iter().any(|word| sql.starts_with(word))
 }
 
 fn xa_name(sql: &str) -> String {
@@ -110,6 +116,7 @@ impl Books {
             prepared: BTreeMap::new(),
             used: vec![Tables::default(); sessions],
             stopped: vec![BTreeSet::new(); sessions],
+            went_back: vec![false; sessions],
             undone: false,
             waiting: BTreeMap::new(),
             images: Default::default(),
@@ -158,6 +165,9 @@ impl Books {
             let rows = answer.replies.iter().flatten().any(|o| o.affected_rows > 0);
             let changes = Ask::of(&answer.sql).filter(|ask| rows && ask.verb != Verb::Read);
             self.used[answer.session].changed.extend(changes.map(|ask| ask.table));
+        }
+        for answer in new.iter().filter(|a| a.sql.starts_with("ROLLBACK TO")) {
+            self.went_back[answer.session] |= answer.replies.iter().any(is_ok);
         }
         // Statements that waited for it go on in the same step.
         for answer in new.iter().filter(|a| a.sql.starts_with("XA PREPARE")) {
@@ -318,6 +328,17 @@ impl Books {
         all.peek().is_some() && all.all(|tables| !tables.changed.contains(*table))
     }
 
+    /// Has the session gone back to a savepoint while another one's DDL waits?
+    pub fn gave_way(&self, at: usize) -> bool {
+        let ddl = |(other, sql): (&usize, &String)| *other != at && is_ddl(sql);
+        self.went_back[at] && self.waiting.iter().any(ddl)
+    }
+
+    /// Is it DDL for which another session may have given way by going back to a savepoint?
+    pub fn was_let_by(&self, at: usize, sql: &str) -> bool {
+        is_ddl(sql) && self.went_back.iter().enumerate().any(|(other, back)| other != at && *back)
+    }
+
     /// Would it see how far a waiting statement has come?
     pub fn is_left_out(&self, at: usize, sql: &str) -> bool {
         self.sees_unfinished(at, sql) || self.meets_numbers(sql)
@@ -443,6 +464,7 @@ impl Books {
             self.claims[at].clear();
             self.used[at] = Tables::default();
             self.stopped[at].clear();
+            self.went_back[at] = false;
         }
     }
 
@@ -455,6 +477,7 @@ impl Books {
     pub fn begin_anew(&mut self, at: usize) {
         self.forget(at);
         self.stopped[at].clear();
+        self.went_back[at] = false;
         self.settings[at] = Setting::default();
     }
 

@@ -31,6 +31,7 @@ pub fn reasons() -> String {
         &FURTHER,
         &PREPARED,
         &READER,
+        &SAVEPOINT,
         &SKIPPED,
         &GONE,
         &ELSEWHERE,
@@ -146,6 +147,13 @@ pub const READER: Rule = Rule::of_controller(
     "ddl-passes-reader",
     "DDL of a table that a prepared transaction, whose connection has ended, has only read: InnoDB still holds \
      its lock of the table, so the DDL waits; in Sluice only what it has changed stops the DDL",
+);
+
+pub const SAVEPOINT: Rule = Rule::of_controller(
+    "savepoint-lets-ddl-by",
+    "ROLLBACK TO SAVEPOINT gives back metadata locks where the transaction holds no locks in the engine. Sluice \
+     then holds none if no row is left; InnoDB keeps its lock of the table. So DDL goes on in Sluice alone, or \
+     meets the next statement of that transaction in a deadlock",
 );
 
 pub const SKIPPED: Rule = Rule::of_controller(

@@ -8,7 +8,7 @@ use crate::orders::{explain, Ending};
 use crate::plans;
 use crate::rules::{
     Counts, Met, CAUGHT_UP, COMMITTED, ELSEWHERE, FURTHER, GONE, IMMUNE, NUMBERS, PLAN, PREPARED,
-    READER, SKIPPED, UNFINISHED, UNJUDGED, VICTIM, WIDER,
+    READER, SAVEPOINT, SKIPPED, UNFINISHED, UNJUDGED, VICTIM, WIDER,
 };
 use crate::script::{Action, Step};
 use crate::session::{Direct, Outcome, Session, SIDES};
@@ -326,10 +326,23 @@ impl<'w> Runner<'w> {
             {
                 return Alone::Allowed(ours, VICTIM.id);
             }
+            [Some(ours), None] if self.books.gave_way(ours) => {
+                return Alone::Allowed(ours, SAVEPOINT.id);
+            }
             [None, Some(theirs)] => Some(theirs),
             _ => None,
         };
         let sql = |at: usize| self.asked[at][0].as_deref().unwrap_or("");
+        let let_by = |at: &usize| {
+            let ended = replies[*at].ours.as_ref().is_some_and(Outcome::is_ok);
+            ended && replies[*at].theirs.is_none() && self.books.was_let_by(*at, sql(*at))
+        };
+        if let Some(at) = (0..self.sessions()).find(let_by) {
+            let theirs = self.pairs[at][1].id;
+            if waits::at_metadata(&mut self.control, theirs) {
+                return Alone::Allowed(at, SAVEPOINT.id);
+            }
+        }
         let narrower = |at: &usize| {
             let waits = self.asked[*at][0].is_some() && replies[*at].ours.is_none();
             replies[*at].is_narrower(waits, sql(*at))
