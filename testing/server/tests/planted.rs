@@ -66,7 +66,7 @@ fn a_failed_answer_to_a_checkpoint_is_repeated() {
 #[test]
 fn an_answer_that_is_not_repeated_is_noticed() {
     let scratch = Scratch::new("planted", "an_answer_that_is_not_repeated_is_noticed");
-    let mut site = site(&scratch, "flush-refused");
+    let mut site = site(&scratch, "D7,flush-refused");
     let reset = reset_meets_a_refusal(&site);
     fs::remove_file(site.data(REFUSES_FLUSH)).expect("no file");
     sleep(LONG_ENOUGH);
