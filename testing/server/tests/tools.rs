@@ -311,7 +311,7 @@ fn writes_counts_bytes(w: &mut World) {
         // The rows are to come after the first of the two samples.
         sleep(Duration::from_secs(2));
         home.sql(
-            "CREATE DATABASE w; CREATE TABLE w.t (id INT PRIMARY KEY, v CHAR(100)) ENGINE=Sluice;
+            "SET SESSION binlog_format = ROW; CREATE DATABASE w; CREATE TABLE w.t (id INT PRIMARY KEY, v CHAR(100)) ENGINE=Sluice;
              INSERT INTO w.t SELECT seq, seq FROM w.seq_1_to_5000; DROP DATABASE w",
         );
     });
