@@ -17,7 +17,7 @@ pub struct Answer {
     pub replies: [Option<Outcome>; 2],
 }
 
-/// What a transaction has used, and which of it it has changed.
+/// Tables that a transaction has used, and those of them that it has changed.
 #[derive(Clone, Default)]
 struct Tables {
     used: BTreeSet<String>,
@@ -78,7 +78,8 @@ pub fn lets_go(sql: &str) -> bool {
     first.iter().chain(&["TRUNCATE", "OPTIMIZE", "DROP"]).any(|w| sql.starts_with(w))
 }
 
-fn is_ddl(sql: &str) -> bool {
+/// DDL that sessions send: it commits, then asks for a metadata lock.
+pub fn is_ddl(sql: &str) -> bool {
     ["ALTER", "TRUNCATE"].iter().any(|word| sql.starts_with(word))
 }
 
@@ -373,13 +374,11 @@ impl Books {
     /// transaction that the present step has ended.
     pub fn waits_elsewhere(&self, at: usize, sql: &str, ended: Option<usize>) -> bool {
         let table = table_of(sql);
-        let others = self.waiting.iter().filter(|(other, _)| **other != at);
-        let waits = |asked: &str| table.is_some() && table_of(asked) == table;
         let stopped = |(other, tables): (usize, &BTreeSet<String>)| {
             other != at && table.as_ref().is_some_and(|table| tables.contains(table))
         };
-        let elsewhere = others.into_iter().any(|(_, asked)| waits(asked))
-            || self.stopped.iter().enumerate().any(stopped);
+        let waits = table.is_some() && !self.waiters_beside(at, sql).is_empty();
+        let elsewhere = waits || self.stopped.iter().enumerate().any(stopped);
         if !elsewhere {
             return false;
         }

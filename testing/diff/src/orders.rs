@@ -3,7 +3,7 @@
 //! they are InnoDB's in one of the orders. Each order is tried with the statements sent one after
 //! another; then the same script is run again and again.
 
-use crate::books::Answer;
+use crate::books::{is_ddl, Answer};
 use crate::claims::{Image, Images};
 use crate::compare::compare;
 use crate::rules::{Counts, DEADLOCK, MIXED, ORDER, WOKEN};
@@ -23,7 +23,7 @@ pub struct Ending {
     /// Sessions at work at once in the last step, with the step that sent their statements.
     pub crowd: Vec<(usize, usize)>,
     pub crowded: bool,
-    /// What one of the crowd does may fall between two rows of another: it locks no gaps, or it takes numbers.
+    /// A statement of the crowd may run between two rows of another one: it locks no gaps, or takes numbers.
     pub mixes: bool,
     pub answers: Vec<Answer>,
     pub images: Images,
@@ -74,8 +74,9 @@ fn has_own_victim(ending: &Ending) -> bool {
     };
     // The victim has let go of its metadata locks, too.
     let follows = |answer: &&Answer| {
-        let ddl = ["ALTER", "TRUNCATE"].iter().any(|w| answer.sql.starts_with(w));
-        ddl && answer.replies[0].as_ref().is_some_and(Outcome::is_ok) && answer.replies[1].is_none()
+        is_ddl(&answer.sql)
+            && answer.replies[0].as_ref().is_some_and(Outcome::is_ok)
+            && answer.replies[1].is_none()
     };
     let all = ending.answers.iter().filter(differs).filter(|answer| !follows(answer));
     let all: Vec<&Answer> = all.collect();
@@ -152,8 +153,7 @@ fn orders(crowd: &[(usize, usize)]) -> Vec<Vec<(usize, usize)>> {
 /// What DDL does before it asks for its metadata lock, which the woken statements hold.
 fn commit_of_ddl(last: &Step) -> Option<Step> {
     let Action::Sql(sql) = &last.action else { return None };
-    let is_ddl = ["ALTER", "TRUNCATE", "RENAME", "DROP"].iter().any(|word| sql.starts_with(word));
-    is_ddl.then(|| Step::sql(last.session, "COMMIT"))
+    is_ddl(sql).then(|| Step::sql(last.session, "COMMIT"))
 }
 
 /// The statements of the crowd are left out where they were, and sent after the last step; or before it

@@ -602,7 +602,7 @@ impl<'w> Runner<'w> {
             numbers |= self.books.takes_many_numbers(&sql);
             self.kill(at);
             if !self.ends(at, HEED) {
-                return Ok(Some(deaf(at, sql, "KILL QUERY")));
+                return Ok(Some(deaf(at, sql, HEED, "KILL QUERY")));
             }
         }
         for at in rest {
@@ -612,7 +612,7 @@ impl<'w> Runner<'w> {
         for at in immune {
             let sql = self.asked[at][0].clone().unwrap_or_default();
             if !self.ends(at, LOCK_WAIT_TIMEOUT) {
-                return Ok(Some(deaf(at, sql, "the end of all others")));
+                return Ok(Some(deaf(at, sql, LOCK_WAIT_TIMEOUT, "the end of all others")));
             }
             self.reconnect(at)?;
         }
@@ -638,11 +638,11 @@ impl<'w> Runner<'w> {
 }
 
 /// Sluice's statement has not ended after what should end it.
-fn deaf(session: usize, sql: String, end: &str) -> Difference {
+fn deaf(session: usize, sql: String, limit: Duration, end: &str) -> Difference {
     Difference {
         kind: Kind::Wait,
         statement: format!("session {}: {sql}", session + 1),
-        sluice: format!("goes on {} s after {end}", HEED.as_secs()),
+        sluice: format!("goes on {} s after {end}", limit.as_secs()),
         innodb: "is not asked".to_owned(),
     }
 }

@@ -151,23 +151,26 @@ pub fn run_load(site: &Site, seed: u64, levels: &'static [&'static str], time: D
     load.end()
 }
 
-/// What mariadb-binlog makes of the files, as text.
-#[track_caller]
-pub fn text_of(files: &[PathBuf]) -> String {
-    let mut command = Command::new(prefix().program("mariadb-binlog"));
-    let output = command.arg("--no-defaults").args(files).output().expect("mariadb-binlog");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
 /// Events of rows in the text of a binlog.
 pub fn row_events(text: &str) -> usize {
     text.lines().filter(|line| line.contains("Table_map: `stm`")).count()
 }
 
-/// Runs the text of a binlog on a server; the error that it has met.
+/// Runs the text of `source`'s binlog on an empty server: the error that it has met, or the first table that
+/// is not the same then.
 #[track_caller]
-pub fn replay(text: &str, site: &Site, file: PathBuf) -> Result<(), String> {
+pub fn replayed_difference(
+    text: &str,
+    source: &Site,
+    other: &Site,
+    file: PathBuf,
+) -> Option<String> {
+    replay(text, other, file).err().or_else(|| first_difference(source, other))
+}
+
+/// Runs the text of a binlog on a server.
+#[track_caller]
+fn replay(text: &str, site: &Site, file: PathBuf) -> Result<(), String> {
     std::fs::write(&file, text).expect("a file");
     let mut command = Command::new(prefix().program("mariadb"));
     let socket = format!("--socket={}", site.socket().display());
@@ -180,7 +183,7 @@ pub fn replay(text: &str, site: &Site, file: PathBuf) -> Result<(), String> {
 
 /// The first table that is not the same on both servers.
 #[track_caller]
-pub fn first_difference(one: &Site, other: &Site) -> Option<String> {
+fn first_difference(one: &Site, other: &Site) -> Option<String> {
     TABLES.iter().find_map(|table| {
         let all = format!("SELECT * FROM {table} ORDER BY 1");
         let rows = [one.rows(&all), other.rows(&all)];

@@ -2,9 +2,10 @@
 //! fails where the mend of the defect is taken out. Needs a plugin with planted mistakes:
 //! `make diff KIND=planted` builds it and runs this.
 
+use sluice_server_tests::binlog::mariadb_binlog;
 use sluice_server_tests::scratch::Scratch;
 use sluice_server_tests::site::{done, Site};
-use sluice_server_tests::statements::{first_difference, make_tables, replay, run_load, text_of};
+use sluice_server_tests::statements::{make_tables, replayed_difference, run_load};
 use sluice_server_tests::wait_until;
 use std::fs;
 use std::path::PathBuf;
@@ -85,11 +86,10 @@ fn statements_part(name: &str, mistake: &str) {
     make_tables(&source);
     run_load(&source, 1, &["REPEATABLE READ"], Duration::from_secs(6));
     source.run(&["FLUSH BINARY LOGS"]);
-    let text = text_of(&[source.data("sluice-bin.000001")]);
+    let text = mariadb_binlog(&[source.data("sluice-bin.000001")]);
     let mut other = Site::new(&scratch, "r", "Sluice", &["--skip-log-bin"]);
     other.start(&[]);
-    let replayed = replay(&text, &other, scratch.path("binlog.sql"));
-    let found = replayed.err().or_else(|| first_difference(&source, &other));
+    let found = replayed_difference(&text, &source, &other, scratch.path("binlog.sql"));
     assert!(found.is_some(), "{mistake}: the binlog makes the same rows");
     source.stop();
     other.stop();

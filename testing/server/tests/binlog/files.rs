@@ -1,10 +1,9 @@
 //! Binlog files, and mariadb-binlog, which reads them.
 
-use sluice_server_tests::scratch::prefix;
+use sluice_server_tests::binlog::mariadb_binlog;
 use sluice_server_tests::site::Site;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 /// The files that an index names, in their order.
 pub fn binlogs(index: &Path, data: &Path) -> Vec<PathBuf> {
@@ -36,16 +35,6 @@ pub fn copy_into(file: &Path, dir: &Path) -> PathBuf {
 
 pub fn copy_dir(from: &Path, to: &Path) {
     sluice_rig::server::copy_tree(from, to).expect("a copy of a directory");
-}
-
-/// What mariadb-binlog prints; it must succeed.
-#[track_caller]
-fn mariadb_binlog(arguments: &[String]) -> String {
-    let mut command = Command::new(prefix().program("mariadb-binlog"));
-    let output = command.arg("--no-defaults").args(arguments).output().expect("mariadb-binlog");
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "mariadb-binlog {arguments:?}: {errors}");
-    String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 const AS_ROWS: [&str; 2] = ["--base64-output=decode-rows", "-v"];

@@ -4,10 +4,11 @@
 
 use crate::files;
 use sluice_rig::client::Fault;
+use sluice_server_tests::binlog::mariadb_binlog;
 use sluice_server_tests::scratch::Scratch;
 use sluice_server_tests::site::{done, Site};
 use sluice_server_tests::statements::{
-    first_difference, make_tables, replay, row_events, run_load, text_of, Load,
+    make_tables, replayed_difference, row_events, run_load, Load,
 };
 use sluice_server_tests::wait_until;
 use std::path::PathBuf;
@@ -44,10 +45,10 @@ impl Pair {
     /// Runs the binlog on the other server, which has the same rows then; the text of the binlog.
     fn check(&mut self, seed: u64) -> String {
         self.source.run(&["FLUSH BINARY LOGS"]);
-        let text = text_of(&self.binlogs());
-        let replayed = replay(&text, &self.other, self.scratch.path("binlog.sql"));
-        assert_eq!(replayed, Ok(()), "seed {seed}");
-        assert_eq!(first_difference(&self.source, &self.other), None, "seed {seed}");
+        let text = mariadb_binlog(&self.binlogs());
+        let file = self.scratch.path("binlog.sql");
+        let found = replayed_difference(&text, &self.source, &self.other, file);
+        assert_eq!(found, None, "seed {seed}");
         self.other.stop();
         self.source.stop();
         text
