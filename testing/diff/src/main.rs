@@ -1,6 +1,7 @@
 //! sluice-diff: the same random statements on Sluice and InnoDB in one server, everything that the
 //! client sees compared. See docs/diff.md.
 
+mod alone;
 mod args;
 mod books;
 mod case;
@@ -16,6 +17,7 @@ mod gen;
 mod load;
 mod mistakes;
 mod orders;
+mod pairs;
 mod plans;
 mod programs;
 mod queries;

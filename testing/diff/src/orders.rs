@@ -190,7 +190,7 @@ fn in_order(world: &mut World, ending: &Ending, order: &[(usize, usize)]) -> io:
         }
         if index + 1 >= before {
             take(&mut replies, &runner.books.answers);
-            let after = runner.books.look(&mut runner.control, SIDES[1]);
+            let after = runner.books.look(&mut runner.pairs.control, SIDES[1]);
             written.extend(images.iter().flat_map(|images| new_rows(images, &after)));
             images = Some(after);
         }
@@ -264,7 +264,7 @@ fn again(world: &mut World, ending: &Ending) -> io::Result<bool> {
         }
         let explained = match ending.at_step {
             true => {
-                let images = runner.books.look(&mut runner.control, SIDES[1]);
+                let images = runner.books.look(&mut runner.pairs.control, SIDES[1]);
                 whole && same(ending, &replies) && same_tables(&ending.images, &images)
             }
             false => whole && runner.finish()?.is_none(),
