@@ -1,12 +1,11 @@
 //! ALTER TABLE of indexes in place: the entries of new secondary indexes, made from the rows as they
 //! are read.
 
-use crate::handler::Handler;
+use crate::entry::{self, EntryBuffer};
+use crate::handler::{name_keys, Handler};
 use crate::key::KeyMaker;
 use crate::record::Record;
-use crate::row;
 use crate::shape::{Collator, Column, Shape};
-use sluice_engine::base::codec::{put_bytes, Reader};
 use sluice_engine::base::{Error, Result};
 use sluice_engine::db::{AlteredIndex, Engine, IndexBuild, Killed};
 use std::sync::Arc;
@@ -18,9 +17,8 @@ pub struct Alter {
     build: IndexBuild,
     /// New indexes, by their numbers in `shape`.
     new: Vec<usize>,
-    key: Vec<u8>,
-    payload: Vec<u8>,
     clustered: Vec<u8>,
+    entry: EntryBuffer,
     scratch: Vec<u8>,
 }
 
@@ -83,33 +81,21 @@ impl Alter {
             )?,
             collator: handler.collator(),
             shape,
-            key: Vec::new(),
-            payload: Vec::new(),
             clustered: Vec::new(),
+            entry: EntryBuffer::default(),
             scratch: Vec::new(),
         })
     }
 
     /// A row, and its hidden key if the table has one.
     pub fn add(&mut self, record: Record<'_>, hidden: &[u8]) -> Result<()> {
-        let Alter { shape, collator, build, new, key, payload, clustered, scratch } = self;
+        let Alter { shape, collator, build, new, clustered, entry, scratch } = self;
         let mut maker = KeyMaker { shape, collator: *collator, scratch };
         clustered.clear();
-        match shape.hidden_key {
-            true => clustered.extend_from_slice(hidden),
-            false => _ = maker.put_parts(0, record, clustered),
-        }
+        entry::put_clustered_key(&mut maker, record, hidden, clustered);
         for (number, &index) in new.iter().enumerate() {
-            key.clear();
-            payload.clear();
-            let has_null = maker.put_parts(index, record, key);
-            if shape.indexes[index].unique && !has_null {
-                put_bytes(payload, clustered);
-            } else {
-                key.extend_from_slice(clustered);
-            }
-            row::pack(shape, index, record, payload);
-            build.add(number, key, payload)?;
+            entry::make_secondary(&mut maker, index, record, clustered, entry);
+            build.add(number, &entry.key, &entry.payload)?;
         }
         Ok(())
     }
@@ -117,11 +103,8 @@ impl Alter {
     /// All rows are in. Of two rows with one key it names the one that comes later.
     pub fn build(&mut self, killed: &Killed<'_>) -> Result<Option<Duplicate>> {
         let Some(found) = self.build.build(killed)? else { return Ok(None) };
-        let row_of = |payload: &Vec<u8>| -> Result<Vec<u8>> {
-            Reader::new(payload, "entry of a new index").bytes().map(<[u8]>::to_vec)
-        };
         let [one, other] = &found.payloads;
-        let clustered = row_of(one)?.max(row_of(other)?);
+        let clustered = entry::split_unique(one)?.0.max(entry::split_unique(other)?.0).to_vec();
         let key = self.shape.key_of_index(self.new[found.index]);
         Ok(Some(Duplicate { key, clustered }))
     }
@@ -129,7 +112,7 @@ impl Alter {
     /// The table is the altered one from here on, with statistics of all of its indexes.
     pub fn commit(self, engine: &Engine, killed: &Killed<'_>) -> Result<()> {
         let table = self.build.commit()?;
-        crate::handler::name_keys(&table, &self.shape);
+        name_keys(&table, &self.shape);
         // The optimizer has estimates until the background takes them.
         let _ = engine.analyze_table(table.name(), 0, killed);
         Ok(())

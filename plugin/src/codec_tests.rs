@@ -2,6 +2,7 @@
 //!
 //! Safety argument: a record is read only beside the buffers that its BLOB columns point to.
 
+use crate::entry::{self, EntryBuffer};
 use crate::key::{self, KeyMaker, PartEnds};
 use crate::record::{put_variable, Record};
 use crate::row;
@@ -228,7 +229,7 @@ fn rows_and_covered_columns_come_back() {
             key::take_columns(&shape, i, &entry, &mut variable, &mut back).unwrap();
             let mut only: Vec<usize> = (0..shape.columns.len()).collect();
             if i > 0 {
-                let (found, rest) = key::split_entry(&shape, i, &entry, &packed).unwrap();
+                let (found, rest) = entry::split(&shape, i, &entry, &packed).unwrap();
                 assert_eq!((found, rest), (&clustered[..], &packed[..]));
                 key::take_columns(&shape, 0, found, &mut variable, &mut back).unwrap();
                 only = shape.indexes[i].parts.iter().map(|p| p.column).chain([0, 7]).collect();
@@ -240,6 +241,45 @@ fn rows_and_covered_columns_come_back() {
             }
         }
     }
+}
+
+#[test]
+fn entries_give_back_their_row_and_columns() {
+    let key = |column: usize| (column, None, false);
+    let keys = [vec![key(0)], vec![key(7)], vec![key(1), key(5)], vec![key(4)]];
+    let mut declared = shape_of(keys.to_vec());
+    declared.indexes[1].unique = true;
+    declared.indexes[2].unique = true;
+    let hidden =
+        Shape::new(columns(), declared.indexes[1..].to_vec(), true, defaults(), 1).unwrap();
+    let mut random = Random::new(14);
+    let (mut blob, mut scratch) = (Vec::new(), Vec::new());
+    let (mut clustered, mut entry) = (EntryBuffer::default(), EntryBuffer::default());
+    let mut met = [0; 2];
+    for round in 0..4_000 {
+        let shape = [&declared, &hidden][round % 2];
+        let record = sample(&mut random, &mut blob);
+        let record = view(&record);
+        let mut maker = KeyMaker { shape, collator: &CaseBlind, scratch: &mut scratch };
+        entry::make_clustered(&mut maker, record, &random.next().to_be_bytes(), &mut clustered);
+        for i in 1..shape.indexes.len() {
+            entry::make_secondary(&mut maker, i, record, &clustered.key, &mut entry);
+            let parts = &shape.indexes[i].parts;
+            let has_null = parts.iter().any(|p| record.is_null(&shape.columns[p.column]));
+            assert_eq!(entry.unique, shape.indexes[i].unique && !has_null);
+            let (n, _) = key::parts_len(shape, i, &entry.key).unwrap();
+            assert_eq!(entry.key.len() == n, entry.unique, "the row's key is in the value");
+            let mut stored = Vec::new();
+            row::pack(shape, i, record, &mut stored);
+            let found = entry::split(shape, i, &entry.key, &entry.payload).unwrap();
+            assert_eq!(found, (&clustered.key[..], &stored[..]));
+            if entry.unique {
+                assert_eq!(entry::split_unique(&entry.payload).unwrap(), found);
+            }
+            met[usize::from(entry.unique)] += 1;
+        }
+    }
+    assert!(met.iter().all(|count| *count > 1000), "{met:?}");
 }
 
 #[test]
@@ -486,7 +526,7 @@ fn fuzz_rows_and_keys() {
             let _ = key::parts_len(&shape, i, bytes);
             parts.ends(i, bytes, &mut Vec::new());
             let _ = key::take_columns(&shape, i, bytes, &mut variable, &mut record);
-            let _ = key::split_entry(&shape, i, bytes, bytes);
+            let _ = entry::split(&shape, i, bytes, bytes);
         }
     });
 }

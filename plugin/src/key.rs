@@ -1,13 +1,7 @@
 //! The key codec: column values to bytes that `memcmp` orders as the server does, and back.
 //!
 //! A part is: a marker byte if the column is nullable (0 NULL, 1 value), then the value; DESC
-//! complements all of it. See [`crate::order`] for strings. Layouts:
-//!
-//! ```text
-//! clustered            parts | or the hidden key, 8 bytes big-endian
-//! unique without NULL  parts                    payload: varint length, clustered key, stored
-//! other secondary      parts, clustered key     payload: stored
-//! ```
+//! complements all of it. See [`crate::order`] for strings, `entry` for what is behind the parts of an index.
 
 use crate::order;
 use crate::record::Record;
@@ -302,25 +296,6 @@ pub fn prefix_of_parts(shape: &Shape, index: usize) -> Vec<usize> {
         own.len() + at.unwrap_or(0)
     };
     (0..own.len()).chain(extended.iter().map(clustered)).collect()
-}
-
-/// A secondary entry taken apart: the clustered key and the stored columns.
-pub fn split_entry<'a>(
-    shape: &Shape,
-    index: usize,
-    key: &'a [u8],
-    payload: &'a [u8],
-) -> Result<(&'a [u8], &'a [u8])> {
-    if shape.indexes[index].parts.is_empty() {
-        return Ok((key, payload));
-    }
-    let (n, has_null) = parts_len(shape, index, key)?;
-    if index != 0 && shape.indexes[index].unique && !has_null {
-        let mut rest = Reader::new(payload, "secondary entry");
-        let clustered = rest.bytes()?;
-        return Ok((clustered, rest.rest()));
-    }
-    Ok((&key[n..], payload))
 }
 
 /// Puts the columns that the bytes of a key give back into the record.

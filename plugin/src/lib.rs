@@ -4,7 +4,8 @@
 //! calls. Every decision is on this side of the C ABI:
 //!
 //! * [`abi`] and `describe` turn pointers into references (with `record`, all the `unsafe`);
-//! * `shape` is what the codecs know of a table, [`key`] and [`row`] are the codecs;
+//! * `shape` is what the codecs know of a table, [`key`] and [`row`] are the codecs, `entry` puts both
+//!   together;
 //! * `abi_types` are the structures of the header, `host` the callbacks of the server;
 //! * `handler` is an open table, `alter` one whose indexes change, `session` a transaction,
 //!   `engine` the one engine, `binlog` what the hook in the binary log calls.
@@ -20,6 +21,7 @@ mod codec_tests;
 mod declare;
 mod describe;
 mod engine;
+mod entry;
 mod errors;
 pub mod handler;
 mod host;
