@@ -102,7 +102,7 @@ FUZZ = cargo test --release --locked
 fuzz: ## every decoder with mutated inputs, SECONDS=60 each; KIND=damage: every damage at every place
 	@$(fuzz-$(call kind,fuzz,decoders damage))
 fuzz-decoders = SLUICE_FUZZ_SECONDS=$(SECONDS) $(FUZZ) --workspace --lib -- fuzz_ --nocapture --test-threads 2
-fuzz-damage = SLUICE_DAMAGE_STRIDE=1 $(FUZZ) -p sluice-engine --lib -- damage_tests --nocapture
+fuzz-damage = SLUICE_DAMAGE_STRIDE=1 $(FUZZ) -p sluice-engine --lib -- db::tests::damage --nocapture
 
 deb: ## Debian packages below target/deb, for SERVER; KIND=test: in a clean root of the distribution
 	@$(deb-$(call kind,deb,build test))

@@ -23,7 +23,7 @@ const CIRCLES: [(&str, &[&str]); 8] = [
 ];
 
 /// Directories whose modules are compared.
-const ROOTS: [&str; 11] = [
+const ROOTS: [&str; 18] = [
     "engine/src/base",
     "engine/src/os",
     "engine/src/wal",
@@ -34,7 +34,14 @@ const ROOTS: [&str; 11] = [
     "engine/src/binlog",
     "engine/src/catalog",
     "engine/src/db",
+    "engine/src/db/tables",
+    "engine/src/db/rows",
+    "engine/src/db/ddl",
+    "engine/src/db/recovery",
+    "engine/src/db/upkeep",
+    "engine/src/db/inspect",
     "plugin/src",
+    "plugin/src/handler",
 ];
 
 /// The modules of a directory, each with its code; `mod.rs` and `lib.rs` are not among them.
@@ -92,10 +99,8 @@ impl<'s> Room<'s> {
     fn named(&self, source: &Source, code: &'s str) -> Vec<&'s str> {
         let inside = &source.path[self.root.len() + 1..];
         let mut ways = vec!["super::".repeat(inside.matches('/').count() + 1)];
-        match self.root.strip_prefix("engine/src/") {
-            Some(room) => ways.push(format!("crate::{room}::")),
-            None => ways.push("crate::".into()),
-        }
+        let below = ["engine/src", "plugin/src"].iter().find_map(|src| self.root.strip_prefix(src));
+        ways.push(format!("crate{}::", below.unwrap_or_default().replace('/', "::")));
         let mut found = Vec::new();
         for way in ways {
             for (at, _) in code.match_indices(&way) {
@@ -212,6 +217,12 @@ fn a_circle_is_found() {
     assert_eq!(count(&[face, (a, "use super::b::B;"), own], &[]), 0, "an `a` of its own");
     let in_comment = [face, (a, "use super::b::B;"), (b, "// super::a::A")];
     assert_eq!(count(&in_comment, &[]), 0);
+    let room = "engine/src/db/rows";
+    let inner = files(&[
+        ("engine/src/db/rows/a.rs", "use crate::db::rows::b::B;"),
+        ("engine/src/db/rows/b.rs", "use super::a::A;"),
+    ]);
+    assert_eq!(faults(&Room::read(room, &inner), &[]).len(), 1, "of an inner room");
     let in_test = [face, (a, "use super::b::B;"), (b, "#[cfg(test)]\nmod tests { super::a }")];
     assert_eq!(count(&in_test, &[]), 0);
 }

@@ -1,7 +1,7 @@
 //! The engine's side of the binlog: access to it, and prepares that nobody waits for.
 
 use super::engine::Engine;
-use super::trx::Trx;
+use super::rows::Trx;
 use crate::base::Result;
 use crate::binlog::Binlog;
 use std::sync::Arc;

@@ -8,8 +8,8 @@
 
 use super::callbacks::Killed;
 use super::engine::Engine;
-use super::table::Table;
-use super::trx::{TableCursor, Trx};
+use super::rows::{TableCursor, Trx};
+use super::tables::Table;
 use super::{Direction, ReadMode};
 use crate::base::codec::Reader;
 use crate::base::{Error, Result};

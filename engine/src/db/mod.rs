@@ -1,6 +1,9 @@
 //! Room `db`: what happens when. Opening and recovery, rows and tables, checkpoints, background
 //! work. It is the engine's public surface.
 //!
+//! Inner rooms, each of which imports only those named before it, and files of this directory: `tables`, `rows`,
+//! `ddl`, `recovery`, `upkeep`, `inspect`. `engine` holds what they share.
+//!
 //! Invariants:
 //! 1. Nothing is acknowledged that is not in the log as durably as `flush_at_commit` promises.
 //! 2. A row changes in all its indexes or in none; a statement or transaction that fails leaves
@@ -17,70 +20,28 @@
 //! Lock order: `ddl` before `checkpoints.turn` before everything in the rooms below; `checkpoints.state`,
 //! `tables`, `sessions`, `prepared` and `dropped_trees` are leaves, held for a look-up only.
 
-mod analysis;
-mod background;
 mod bell;
 mod binlog;
 mod callbacks;
 mod check;
-#[cfg(test)]
-mod check_tests;
-mod checkpoint;
 mod checkpoints;
 mod config;
-mod damage;
-#[cfg(test)]
-mod damage_tests;
 mod ddl;
-#[cfg(test)]
-mod ddl_tests;
-mod disk_room;
 mod engine;
-mod estimate;
-#[cfg(test)]
-mod fuzz_tests;
-mod hidden_key;
-mod index_build;
 pub mod inspect;
 mod lease;
-mod long;
-mod note;
-mod open;
-mod overtaken;
 mod pace;
-mod payload;
-mod prepared;
-#[cfg(test)]
-mod quarantine_tests;
-mod recalculation;
 mod records;
-mod redo;
-#[cfg(test)]
-mod redo_tests;
-mod remembered;
-mod schema;
-#[cfg(test)]
-mod semi_consistent_tests;
+mod recovery;
+mod rows;
 #[cfg(feature = "sim")]
 mod simulated;
-mod sorter;
-#[cfg(test)]
-mod sorter_tests;
-#[cfg(test)]
-mod space_tests;
-mod statistics;
-#[cfg(test)]
-mod statistics_tests;
 mod status;
-#[cfg(test)]
-mod stress_tests;
-mod table;
+mod tables;
 #[cfg(test)]
 mod tests;
-mod trx;
 mod unreadable;
-#[cfg(test)]
-mod wake_tests;
+mod upkeep;
 mod workers;
 
 pub use crate::binlog::{Binlog, Completion, Decision, Fallback, Setting, Verdict, Write};
@@ -90,11 +51,10 @@ pub use crate::txn::{Isolation, ReadMode, Savepoint, WaitPolicy};
 pub use callbacks::{KeyParts, Killed, RowNames};
 pub use check::{CheckDepth, TableReport};
 pub use config::{Compression, Config, FlushAtCommit, Host, Level, NoHost};
+pub use ddl::{AlteredIndex, FoundTwice, IndexBuild};
 pub use engine::Engine;
-pub use index_build::{AlteredIndex, FoundTwice, IndexBuild};
-pub use open::Geometry;
-pub use remembered::TableSize;
+pub use recovery::Geometry;
+pub use rows::{Entry, RowWrite, TableCursor as Cursor, Trx};
 #[cfg(feature = "sim")]
 pub use simulated::take_ddl_ends;
-pub use table::{IndexSpec, Table, TableSpec};
-pub use trx::{Entry, RowWrite, TableCursor as Cursor, Trx};
+pub use tables::{IndexSpec, Table, TableSize, TableSpec};

@@ -2,7 +2,7 @@
 
 use super::config::FlushAtCommit;
 use super::engine::Engine;
-use super::trx::Trx;
+use super::rows::Trx;
 use crate::base::{Csn, EntryHeader, Lsn, Result, TreeId};
 use crate::btree::{Direction, LeafEnd};
 use crate::txn::TreeGate;

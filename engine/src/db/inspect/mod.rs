@@ -16,7 +16,7 @@ pub use log::{LogItem, LogLine};
 pub use overlay::Overlay;
 pub use verify::{Check, Report};
 
-use super::note::CheckpointNote;
+use super::recovery::CheckpointNote;
 use crate::base::{EntryHeader, Lsn, PageId, Result};
 use crate::btree::view_page;
 use crate::catalog::{CATALOG_TREE, FIRST_USER_TREE};

@@ -3,7 +3,7 @@
 use super::{log, Directory, Overlay};
 use crate::base::{Error, Result};
 use crate::btree::check_page;
-use crate::db::note::CheckpointNote;
+use crate::db::recovery::CheckpointNote;
 use crate::db::{CheckDepth, Config, Engine, Geometry, Host, Level};
 use crate::os::rank::Rank;
 use crate::os::sync::{Mutex, Ranked};

@@ -1,0 +1,12 @@
+//! Statements that change which tables and indexes there are (rules M18).
+//!
+//! 1. One statement at a time (`Schema::ddl`), and each is one transaction on the catalog.
+//! 2. It is durable when it returns. A crash in between leaves all of it or nothing.
+//! 3. Trees that go are closed at once; their pages are freed in the background.
+
+mod index_build;
+pub(super) mod sorter;
+mod statements;
+
+pub use index_build::{AlteredIndex, FoundTwice, IndexBuild};
+pub(super) use statements::compression_of;

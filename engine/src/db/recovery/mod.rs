@@ -1,0 +1,20 @@
+//! From what is on the disk to an engine that serves: opening, the two passes over the log, and what a crash or
+//! damage leaves behind.
+//!
+//! 1. The log is read from the last checkpoint, first for outcomes (`analysis`), then for changes of pages
+//!    (`redo`). The second pass applies a change only to a page whose LSN is lower.
+//! 2. The engine opens before all pages are redone; a page is redone before anybody sees it.
+//! 3. A transaction that was prepared outlives its session, and the crash (`prepared`).
+//! 4. What damage stops is given up by a log record before anything counts as done (`damage`, rules S8).
+
+mod analysis;
+mod damage;
+mod note;
+mod open;
+mod prepared;
+mod redo;
+
+#[cfg(test)]
+pub(super) use analysis::Analysis;
+pub(super) use note::{CheckpointNote, OpenNote, OpenState, PurgeNote};
+pub use open::Geometry;

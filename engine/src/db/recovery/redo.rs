@@ -1,0 +1,264 @@
+//! Redo: page changes of the log's tail that the page map does not contain yet.
+//!
+//! The scan that finds the log's end gathers them by page ([`RedoTail`]). What fits the memory set
+//! aside for it is left to whoever touches the page first, and to the background
+//! ([`Engine::redo_step`]): the engine opens meanwhile. What comes before that is applied at once,
+//! a memoryful at a time, by several threads, each page once. Pages of the catalog are always
+//! brought up to date at once: without it there is nothing to open.
+
+use super::analysis::Analysis;
+use crate::base::{Error, Lsn, PageId, Result, TreeId};
+use crate::btree::{change_creates_page, decode_record, RECORD_TREE};
+use crate::buffer::{Pool, Tail};
+use crate::catalog::{CATALOG_TREE, FIRST_USER_TREE};
+use crate::db::engine::Engine;
+use crate::db::unreadable::{Unreadable, Verdict};
+use crate::os::planted::{self, Bug};
+use crate::os::rank::Rank;
+use crate::os::sync::{self, Mutex, Ranked};
+use crate::os::SIMULATED;
+use crate::wal::{RecordRef, Wal};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Threads that redo together while the engine opens, and pages that one of them takes at a time.
+const THREADS: usize = 4;
+const BATCH_PAGES: usize = 32;
+/// Fewer pages than this are not worth a thread.
+const THREAD_PAGES: usize = if SIMULATED { 4 } else { 256 };
+/// Pages of one step in the background. Few in the simulator, so that much happens meanwhile.
+const STEP_PAGES: usize = if SIMULATED { 1 } else { 64 };
+/// Memory for changes that are left for later: this share of the pool, which is empty at first.
+const MEMORY_SHARE: u64 = 2;
+const MEMORY_MAX: u64 = 512 << 20;
+/// While the engine opens, pages that cannot be read are tried again after so long.
+const RETRY_REST: Duration = Duration::from_millis(if cfg!(test) { 1 } else { 500 });
+/// Trees below it are those of the catalog.
+const AFTER_CATALOG: TreeId = TreeId(CATALOG_TREE.0 + 1);
+/// Trees below it are all trees.
+const ALL_TREES: TreeId = TreeId(u32::MAX);
+
+/// Changes from the redo point on, as long as there is memory for them.
+pub(crate) struct RedoTail {
+    redo_from: Lsn,
+    changes: Tail,
+    memory_bytes: usize,
+    /// The first record that did not fit.
+    rest_from: Option<Lsn>,
+}
+
+impl RedoTail {
+    pub fn new(redo_from: Lsn, pool_bytes: u64) -> RedoTail {
+        let memory_bytes = (pool_bytes / MEMORY_SHARE).min(MEMORY_MAX) as usize;
+        RedoTail { redo_from, changes: Tail::default(), memory_bytes, rest_from: None }
+    }
+
+    pub fn visit(&mut self, lsn: Lsn, record: RecordRef<'_>) -> Result<()> {
+        if record.kind != RECORD_TREE || lsn < self.redo_from || self.rest_from.is_some() {
+            return Ok(());
+        }
+        if self.changes.bytes() >= self.memory_bytes {
+            self.rest_from = Some(lsn);
+            return Ok(());
+        }
+        let record = decode_record(record.payload)?;
+        for (page, change) in record.changes() {
+            let creates = change_creates_page(change);
+            self.changes.add(record.tree, page, lsn, change, creates);
+        }
+        Ok(())
+    }
+}
+
+/// A page that could not be brought up to date, for the first reason met.
+pub(crate) struct GivenUp {
+    pub page: PageId,
+    pub tree: TreeId,
+    pub error: Error,
+}
+
+pub(crate) struct Redo<'a> {
+    pub pool: &'a Arc<Pool>,
+    pub wal: &'a Wal,
+    pub analysis: &'a Analysis,
+    pub unreadable: Unreadable,
+}
+
+impl Redo<'_> {
+    /// Applies what must be applied before the engine opens, and owes the rest.
+    pub fn run(self, mut tail: RedoTail) -> Result<Vec<GivenUp>> {
+        let progress = Arc::new(Progress::new(self.unreadable));
+        loop {
+            let mut changes = std::mem::take(&mut tail.changes);
+            changes.retain(|page, tree| {
+                let gone = self.analysis.freed_pages.contains(&page)
+                    || self.analysis.dropped_trees.contains(&tree);
+                !gone && !self.pool.is_given_up(page)
+            });
+            self.pool.owe(changes);
+            let Some(from) = tail.rest_from.take() else { break };
+            pay_all(self.pool, ALL_TREES, &progress)?;
+            let end = self.wal.end();
+            self.wal.scan(from, end, &mut |lsn, record| tail.visit(lsn, record))?;
+        }
+        // What is in memory was redone up to where this part of the tail begins.
+        pay(self.pool, self.pool.owed_in_memory(), &progress);
+        pay_all(self.pool, AFTER_CATALOG, &progress)?;
+        let damage = std::mem::take(&mut *progress.damage.lock());
+        Ok(damage)
+    }
+}
+
+/// What the threads that redo together know of each other.
+struct Progress {
+    damage: Mutex<Vec<GivenUp>>,
+    /// The first error, which ends all of them.
+    failure: Mutex<Option<Error>>,
+    unreadable: Unreadable,
+}
+
+impl Progress {
+    fn new(unreadable: Unreadable) -> Progress {
+        let damage = Mutex::ranked(Rank::RedoProgress, Vec::new());
+        Progress { damage, failure: Mutex::ranked(Rank::RedoProgress, None), unreadable }
+    }
+}
+
+/// Applies all that is owed to trees below `end`, several threads at a time.
+fn pay_all(pool: &Arc<Pool>, end: TreeId, progress: &Arc<Progress>) -> Result<()> {
+    let mut helpers = Vec::new();
+    let pages = pool.next_owed(THREADS * THREAD_PAGES, end).len();
+    for _ in 1..THREADS.min(pages / THREAD_PAGES) {
+        let (pool, progress) = (Arc::clone(pool), Arc::clone(progress));
+        // Without the thread it takes longer.
+        helpers.extend(sync::spawn("sluice-redo", move || pay_batches(&pool, end, &progress)));
+    }
+    pay_batches(pool, end, progress);
+    helpers.into_iter().for_each(sync::JoinHandle::join);
+    match progress.failure.lock().take() {
+        Some(error) => Err(error),
+        None => Ok(()),
+    }
+}
+
+fn pay_batches(pool: &Pool, end: TreeId, progress: &Progress) {
+    loop {
+        let batch = pool.next_owed(BATCH_PAGES, end);
+        let pages = batch.len();
+        if pages == 0 {
+            return;
+        }
+        let refused = pay(pool, batch, progress);
+        if progress.failure.lock().is_some() {
+            return;
+        }
+        if refused == pages {
+            sync::sleep(RETRY_REST);
+        }
+    }
+}
+
+/// Answers how many pages are to be tried again.
+fn pay(pool: &Pool, pages: Vec<(PageId, TreeId)>, progress: &Progress) -> usize {
+    let mut refused = 0;
+    for (page, tree) in pages {
+        let Err(error) = pool.pay(page) else { continue };
+        match put_aside(pool, &progress.unreadable, page, tree, error) {
+            Aside::Settled => {}
+            Aside::GivenUp(given_up) => progress.damage.lock().push(given_up),
+            Aside::Later(_) => refused += 1,
+            Aside::Failed(error) => {
+                progress.failure.lock().get_or_insert(error);
+                return refused;
+            }
+        }
+    }
+    refused
+}
+
+/// What becomes of a page that redo could not bring up to date.
+enum Aside {
+    /// Somebody else was faster, or nobody wants the page any more.
+    Settled,
+    GivenUp(GivenUp),
+    /// The disk refused to read it, which may pass.
+    Later(Error),
+    Failed(Error),
+}
+
+/// The changes of a damaged page are put aside with it (rules S8): the engine opens, and those that
+/// need the page get an error. So are those of a page that the disk refuses to read for long.
+fn put_aside(
+    pool: &Pool,
+    unreadable: &Unreadable,
+    page: PageId,
+    tree: TreeId,
+    error: Error,
+) -> Aside {
+    if !pool.is_owed(page) {
+        return Aside::Settled;
+    }
+    if !error.is_bad_read() {
+        return Aside::Failed(error);
+    }
+    let error = error.of_page(page);
+    match unreadable.judge(&error) {
+        Verdict::TryAgain => {
+            if planted::is(Bug::UnreadForgetsRedo) {
+                pool.forget_owed(tree);
+            }
+            return Aside::Later(error);
+        }
+        Verdict::DiskAway => return Aside::Failed(error),
+        Verdict::GiveUp if tree < FIRST_USER_TREE => return Aside::Failed(catalog_damaged(&error)),
+        Verdict::GiveUp => {}
+    }
+    match pool.give_up(page, tree) {
+        true => Aside::GivenUp(GivenUp { page, tree, error }),
+        false => Aside::Settled,
+    }
+}
+
+impl Engine {
+    /// Applies some of what recovery left. Answers whether there is more.
+    pub(crate) fn redo_step(&self) -> Result<bool> {
+        self.pay_pages(self.pool.next_owed(STEP_PAGES, ALL_TREES))?;
+        Ok(self.pool.recovered_pages() > 0)
+    }
+
+    /// Applies what is owed to these pages, to all that can be helped; the first failure of others
+    /// is the answer.
+    fn pay_pages(&self, pages: Vec<(PageId, TreeId)>) -> Result<()> {
+        let mut outcome = Ok(());
+        for (page, tree) in pages {
+            let Err(error) = self.pool.pay(page) else { continue };
+            match put_aside(&self.pool, &self.unreadable, page, tree, error) {
+                Aside::Settled => {}
+                Aside::GivenUp(given_up) => self.record_redo_damage(&[given_up])?,
+                Aside::Later(error) | Aside::Failed(error) => outcome = outcome.and(Err(error)),
+            }
+        }
+        outcome
+    }
+
+    /// Writes images of some pages whose redo begins before `lsn`: those of dirty frames, and of
+    /// pages that owe changes. Answers whether that were all.
+    pub(crate) fn write_images_before(&self, lsn: Lsn, budget_pages: usize) -> Result<bool> {
+        self.pool.want_images_before(lsn);
+        let owed = self.pool.owed_before(lsn, budget_pages);
+        let is_last = owed.len() < budget_pages;
+        let paid = self.pay_pages(owed);
+        let is_written = self.pool.writeback_before(lsn, budget_pages)?;
+        paid?;
+        Ok(is_last && is_written)
+    }
+}
+
+/// Names of tables and places of trees stand in the catalog alone, and open transactions may need
+/// what stands in the tree of old versions.
+pub(crate) fn catalog_damaged(error: &Error) -> Error {
+    Error::Refused(format!(
+        "the catalog of tables or another tree of the engine itself is damaged or cannot be read \
+         ({error}): without it no table can be used; restore the data directory from a backup"
+    ))
+}

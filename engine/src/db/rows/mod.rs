@@ -1,0 +1,16 @@
+//! Rows: what a session reads and writes, made of entries of a table's trees.
+//!
+//! 1. A row changes in all indexes of its table or in none.
+//! 2. Room on the disk and in the log is asked for before a row operation, with no latch held.
+//! 3. A payload that is too long for a leaf lies in chunks in the table's tree of long values, with versions of
+//!    their own; its entry refers to them.
+
+mod long;
+mod overtaken;
+mod payload;
+mod trx;
+
+#[cfg(test)]
+pub(super) use payload::fuzz_reference;
+pub(super) use payload::{INLINE, INLINE_BYTES_MAX};
+pub use trx::{Entry, RowWrite, TableCursor, Trx};

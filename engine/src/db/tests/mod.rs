@@ -1,0 +1,15 @@
+//! The whole engine: what holds across its rooms. Tests of one file are beside it.
+
+mod check;
+mod damage;
+pub(super) mod ddl;
+mod fuzz;
+mod model;
+mod quarantine;
+mod redo;
+mod semi_consistent;
+mod sorter;
+mod space;
+mod statistics;
+mod stress;
+mod wake;
