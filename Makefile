@@ -61,7 +61,7 @@ demo: built ## a server, a table, a kill -9 and what survives it
 bench: built ## measure: PRESET=oltp OUT=dir, parameters as docs/bench.md lists them; KIND=locks: locks
 	@$(bench-$(call kind,bench,presets locks))
 bench-presets = "$(TARGET)/release/sluice" bench run --preset '$(PRESETS)' --out '$(OUT)' $(BENCH_FLAGS) $(ARGS)
-bench-locks = cargo test -p sluice-engine --release --locked --lib txn::lock::bench -- --ignored --nocapture && \
+bench-locks = cargo test -p sluice-engine --release --locked --lib txn::locks::manager::bench -- --ignored --nocapture && \
   $(MAKE) --no-print-directory bench KIND=presets PRESET=locks
 
 SIM = cargo run --release --locked -p sluice-sim --features sim --

@@ -16,14 +16,14 @@ const CIRCLES: [(&str, &[&str]); 8] = [
     ("engine/src/store", &["entry", "record"]),
     ("engine/src/store", &["map", "mapfile", "snapshot"]),
     ("engine/src/buffer", &["bad", "owed", "pool"]),
-    ("engine/src/txn", &["deadlock", "lock"]),
-    ("engine/src/txn", &["interrupt", "lock_queue"]),
-    ("engine/src/txn", &["lock_reach", "lock_tree"]),
     ("engine/src/txn", &["snapshot", "table"]),
+    ("engine/src/txn/locks", &["deadlock", "manager"]),
+    ("engine/src/txn/locks", &["interrupt", "queue"]),
+    ("engine/src/txn/locks", &["reach", "tree"]),
 ];
 
 /// Directories whose modules are compared.
-const ROOTS: [&str; 18] = [
+const ROOTS: [&str; 20] = [
     "engine/src/base",
     "engine/src/os",
     "engine/src/wal",
@@ -31,6 +31,8 @@ const ROOTS: [&str; 18] = [
     "engine/src/buffer",
     "engine/src/btree",
     "engine/src/txn",
+    "engine/src/txn/locks",
+    "engine/src/txn/versions",
     "engine/src/binlog",
     "engine/src/catalog",
     "engine/src/db",

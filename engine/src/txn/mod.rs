@@ -27,44 +27,13 @@
 //! 7. A state-changing record is announced (`Open::begin_record`) before it is appended, so that
 //!    a checkpoint's note never hides an outcome from the scan.
 //!
-//! Invariants of the lock manager:
-//! 8. Granted holds of one row are compatible, and with every interval of others over it that was
-//!    grown by `try_lock_next`.
-//! 9. First come, first served, in all trees by one sequence of tickets: a request waits for what
-//!    is held against it and for what was asked for before it (`lock_line.rs` says what conflicts).
-//!    It passes waiters only if its owner holds a part of it, or they wait for that owner. An
-//!    insert that may go on keeps its place until its entry is there. The end of a hold wakes only
-//!    those that it granted to (S3), and those who have somebody new to report.
-//! 10. The end of a transaction stores its state, then releases. An implicit hold is recorded only
-//!    for an id that is not over, checked under the holder's `held`, which the end takes after its
-//!    state: so it is always released.
-//! 11. An owner waits for one thing at a time, and no cycle of waiters outlives the call that
-//!    closed it.
-//! 12. No call-out (report, unpark) and no freeing happens under a mutex. Order of locks: `waits`
-//!    (only those who begin a wait, or end one without a grant), then the shard of one tree, then
-//!    the holders or an owner's `held`, then the table's exception set. No two shards at a time.
-//!    The table never calls the manager.
-//! 13. Threads sleep and time is read in `park` only.
+//! Inner rooms with invariants of their own: `locks`, who waits; `versions`, what a version says and where it is
+//! when its log is gone. Threads sleep and time is read in `locks` only.
 
-mod along;
 mod contested;
 mod cursor;
-mod deadlock;
-mod interrupt;
-mod lock;
-mod lock_key;
-mod lock_leaf;
-mod lock_line;
-mod lock_queue;
-mod lock_reach;
-mod lock_shape;
-mod lock_slab;
-mod lock_state;
-mod lock_tree;
+mod locks;
 mod mover;
-mod note;
-mod old_versions;
-mod park;
 mod prepared;
 mod read;
 mod registry;
@@ -73,17 +42,13 @@ mod session;
 mod snapshot;
 mod table;
 mod trees;
-mod version;
+mod versions;
 mod write;
 
 pub use contested::Contested;
 pub use cursor::Cursor;
-pub use interrupt::Owner;
-pub use lock::{Enqueued, Granted, LockManager, Ticket};
-pub use lock_queue::Mode;
+pub use locks::{Enqueued, Granted, LockManager, Mode, Owner, Ticket};
 pub(crate) use mover::Sweep;
-pub use note::Note;
-pub use old_versions::{OldVersions, OLD_VERSIONS_TREE};
 pub use read::{ReadMode, WaitPolicy};
 pub use registry::{Open, PurgeItem, Registry};
 pub use session::{
@@ -93,6 +58,7 @@ pub use session::{
 pub use snapshot::Snapshot;
 pub use table::{TxnState, TxnTable, Unsettled};
 pub use trees::{TreeGate, Trees};
+pub use versions::{Note, OldVersions, OLD_VERSIONS_TREE};
 pub use write::{Expect, Written};
 
 /// What a transaction sees, as InnoDB's users know it.

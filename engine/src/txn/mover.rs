@@ -1,12 +1,11 @@
 //! Moves versions out of the log before it goes, and drops the moved ones that nobody needs any
-//! more. See `old_versions` for what must hold.
+//! more. See `versions::old_versions` for what must hold.
 
-use super::note::Note;
-use super::old_versions::{
-    lsn_key, parse_first_part, parse_key_key, parse_lsn_key, replaced_header, Moved, BY_KEY,
-};
 use super::revert::Met;
 use super::session::Context;
+use super::versions::{
+    lsn_key, parse_first_part, parse_key_key, parse_lsn_key, replaced_header, Moved, Note, BY_KEY,
+};
 use super::{Snapshot, TxnState};
 use crate::base::{EntryHeader, Error, Lsn, Result, TxnId};
 use crate::btree::{decode_record, Direction, LeafEnd, RECORD_TREE};

@@ -9,7 +9,7 @@
 
 use super::session::Session;
 use super::trees::TreeGate;
-use super::version::VersionRecord;
+use super::versions::VersionRecord;
 use super::{Enqueued, Granted, Isolation, Mode, Ticket, TxnState};
 use crate::base::{EntryHeader, Error, Lsn, Result, TreeId, TxnId};
 use crate::os::planted::{self, Bug};

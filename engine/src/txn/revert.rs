@@ -4,12 +4,10 @@
 //! Invariant (rules M8): an entry is touched on behalf of a record only while its writer and
 //! version LSN are still those of the record, checked under the leaf's exclusive latch.
 
-use super::along::Along;
-use super::note::Note;
 use super::registry::{Open, PurgeItem};
 use super::session::{Context, Stopped, RECORD_REVERTED};
 use super::trees::TreeGate;
-use super::version::VersionRecord;
+use super::versions::{Along, Note, VersionRecord};
 use super::TxnState;
 use crate::base::{Csn, EntryHeader, Error, Lsn, Result, TreeId, TxnId};
 use crate::btree::{decode_record, Change, RECORD_TREE};

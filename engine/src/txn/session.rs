@@ -6,10 +6,9 @@
 //! active, prepared --rollback--> idle (its entries are reverted behind its back)
 //! ```
 
-use super::along::Along;
-use super::old_versions::OldVersions;
 use super::registry::{Open, PurgeItem, Registry};
 use super::trees::Trees;
+use super::versions::{Along, OldVersions};
 use super::{Isolation, LockManager, Owner, Snapshot, TxnTable};
 use crate::base::codec::put_varint;
 use crate::base::{Csn, Error, Lsn, Result, TreeId, TxnId};

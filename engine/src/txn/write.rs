@@ -1,11 +1,10 @@
 //! Writing one entry: conflict with the entry's writer, with explicit locks and with intervals,
 //! then the new version and its note in one log record.
 
-use super::note::Note;
 use super::registry::Open;
 use super::session::{Savepoint, Session};
 use super::trees::TreeGate;
-use super::version::VersionRecord;
+use super::versions::{Note, VersionRecord};
 use super::{Enqueued, Mode, Ticket, TxnState};
 use crate::base::entry::{DELETED, FIRST};
 use crate::base::{EntryHeader, Error, Lsn, Result, TreeId, TxnId, ENTRY_HEADER_BYTES};

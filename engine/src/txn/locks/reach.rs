@@ -1,11 +1,11 @@
 //! How far the spans of a tree of holds reach: each leaf, and each child of an inner node, knows
 //! the span that ends last. Pure data.
 
-use super::lock_key::{Cut, Side};
-use super::lock_leaf::{At, Entry, Hold, Kind, SpanId};
-use super::lock_queue::Mode;
-use super::lock_slab::{Id, NONE};
-use super::lock_tree::{child_of, LockTree};
+use super::key::{Cut, Side};
+use super::leaf::{At, Entry, Hold, Kind, SpanId};
+use super::queue::Mode;
+use super::slab::{Id, NONE};
+use super::tree::{child_of, LockTree};
 use crate::os::planted::{self, Bug};
 use std::ops::{ControlFlow, RangeInclusive};
 

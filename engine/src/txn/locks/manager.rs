@@ -2,14 +2,14 @@
 
 use super::deadlock;
 use super::interrupt::{Outcome, Owner};
-use super::lock_key::Span;
-use super::lock_queue::{Grant, Mode, Want};
-use super::lock_state::{Effects, Map, TreeLocks};
+use super::key::Span;
 use super::park::Deadline;
-use super::table::{TxnState, TxnTable};
+use super::queue::{Grant, Mode, Want};
+use super::state::{Effects, Map, TreeLocks};
 use crate::base::{Error, Result, TreeId, TxnId};
 use crate::os::rank::Rank;
 use crate::os::sync::{Mutex, Ranked};
+use crate::txn::{TxnState, TxnTable};
 use std::ops::Bound;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::Arc;
@@ -675,13 +675,13 @@ impl Drop for Ticket {
 }
 
 #[cfg(test)]
-#[path = "lock_tests.rs"]
+#[path = "manager_tests.rs"]
 mod tests;
 
 #[cfg(test)]
-#[path = "lock_model_tests.rs"]
+#[path = "model_tests.rs"]
 mod model_tests;
 
 #[cfg(test)]
-#[path = "lock_bench.rs"]
+#[path = "bench.rs"]
 mod bench;

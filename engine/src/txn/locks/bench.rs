@@ -1,5 +1,5 @@
 //! What a lock costs, by kind and by how many there are already:
-//! `make bench KIND=locks`, or `cargo test --release -p sluice-engine lock::bench -- --ignored
+//! `make bench KIND=locks`, or `cargo test --release -p sluice-engine manager::bench -- --ignored
 //! --nocapture`.
 
 use super::tests::{assert_clean, manager, T};

@@ -1,5 +1,5 @@
-use super::super::lock_key::Span;
-use super::super::lock_shape::CHILDREN;
+use super::super::key::Span;
+use super::super::shape::CHILDREN;
 use super::*;
 use crate::os::sim::SimRng;
 use std::collections::{BTreeMap, BTreeSet};

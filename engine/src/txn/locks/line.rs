@@ -11,10 +11,10 @@
 //! insert passes a span whose owner waits for it.
 
 use super::interrupt::{Outcome, Owner};
-use super::lock::Granted;
-use super::lock_key::{Key, Span};
-use super::lock_queue::{Line, Mode, Place, Waiter, Want};
-use super::lock_state::{Effects, TreeLocks};
+use super::key::{Key, Span};
+use super::manager::Granted;
+use super::queue::{Line, Mode, Place, Waiter, Want};
+use super::state::{Effects, TreeLocks};
 use crate::base::TreeId;
 use crate::os::planted::{self, Bug};
 use std::ops::ControlFlow;

@@ -1,8 +1,8 @@
 //! A leaf of the tree of holds, and the order of the entries in it. Pure data.
 
-use super::lock_key::{compare, Cut, Key, Side};
-use super::lock_queue::{Grant, Mode};
-use super::lock_slab::{Id, NONE};
+use super::key::{compare, Cut, Key, Side};
+use super::queue::{Grant, Mode};
+use super::slab::{Id, NONE};
 use std::cmp::Ordering;
 
 pub(super) const LEAF_ENTRIES: usize = 32;

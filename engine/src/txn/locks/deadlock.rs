@@ -11,8 +11,8 @@
 //! granted, and nobody on a cycle is.
 
 use super::interrupt::Owner;
-use super::lock::LockManager;
-use super::lock_state::Effects;
+use super::manager::LockManager;
+use super::state::Effects;
 use std::collections::HashSet;
 use std::sync::Arc;
 

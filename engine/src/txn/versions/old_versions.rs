@@ -35,13 +35,13 @@
 //! process.)
 
 use super::note::Note;
-use super::trees::TreeGate;
 use super::version::VersionRecord;
 use crate::base::checksum::checksum;
 use crate::base::codec::{put_varint, Reader};
 use crate::base::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::base::{EntryHeader, Error, Lsn, Result, TreeId, TxnId};
 use crate::btree::{Change, Direction, LeafEnd, Tree};
+use crate::txn::TreeGate;
 use std::ops::{Bound, ControlFlow};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -50,7 +50,7 @@ pub const OLD_VERSIONS_TREE: TreeId = TreeId(4);
 
 const MARK: u8 = 0x80;
 const BY_LSN: u8 = 0;
-pub(super) const BY_KEY: u8 = 1;
+pub(in crate::txn) const BY_KEY: u8 = 1;
 const KEY_PREFIX_BYTES: usize = 16;
 const KEY_KEY_BYTES: usize = 21 + KEY_PREFIX_BYTES;
 const PART_BYTES_MAX: usize = VALUE_BYTES_MAX - 8;
@@ -63,9 +63,9 @@ const _: () = assert!(KEY_BYTES_MAX + 128 < PART_BYTES_MAX);
 pub struct OldVersions {
     gate: OnceLock<Arc<TreeGate>>,
     moved_to: AtomicU64,
-    pub(super) moved: AtomicU64,
-    pub(super) dropped: AtomicU64,
-    pub(super) sweeps: AtomicU64,
+    pub(in crate::txn) moved: AtomicU64,
+    pub(in crate::txn) dropped: AtomicU64,
+    pub(in crate::txn) sweeps: AtomicU64,
     reads: AtomicU64,
 }
 
@@ -80,7 +80,7 @@ pub struct OldVersionsStats {
 }
 
 /// What the first part of a moved version says.
-pub(super) struct Moved {
+pub(in crate::txn) struct Moved {
     pub lsn: Lsn,
     pub tree: TreeId,
     pub txn: TxnId,
@@ -89,7 +89,7 @@ pub(super) struct Moved {
     pub key: Vec<u8>,
 }
 
-pub(super) fn lsn_key(lsn: Lsn, part: u8) -> [u8; 10] {
+pub(in crate::txn) fn lsn_key(lsn: Lsn, part: u8) -> [u8; 10] {
     let mut key = [0; 10];
     key[0] = BY_LSN;
     key[1..9].copy_from_slice(&lsn.0.to_be_bytes());
@@ -112,7 +112,7 @@ fn key_key(tree: TreeId, key: &[u8], lsn: Lsn) -> [u8; KEY_KEY_BYTES] {
 }
 
 /// The LSN and part in a key of the first kind.
-pub(super) fn parse_lsn_key(key: &[u8]) -> Option<(Lsn, u8)> {
+pub(in crate::txn) fn parse_lsn_key(key: &[u8]) -> Option<(Lsn, u8)> {
     let (&BY_LSN, rest) = key.split_first()? else { return None };
     let (lsn, part) = rest.split_at_checked(8)?;
     let &[part] = part else { return None };
@@ -120,13 +120,13 @@ pub(super) fn parse_lsn_key(key: &[u8]) -> Option<(Lsn, u8)> {
 }
 
 /// The LSN in a key of the second kind.
-pub(super) fn parse_key_key(key: &[u8]) -> Option<Lsn> {
+pub(in crate::txn) fn parse_key_key(key: &[u8]) -> Option<Lsn> {
     let (_, lsn) = key.strip_prefix(&[BY_KEY])?.split_last_chunk::<8>()?;
     Some(Lsn(u64::from_be_bytes(*lsn)))
 }
 
 /// Reads the front of a record that may be cut off after its replaced entry's header.
-pub(super) fn parse_first_part(lsn: Lsn, value: &[u8]) -> Result<Moved> {
+pub(in crate::txn) fn parse_first_part(lsn: Lsn, value: &[u8]) -> Result<Moved> {
     let mut r = Reader::new(value, "moved version");
     if r.u8()? != MARK {
         return Err(r.fail("unknown form"));
@@ -145,7 +145,7 @@ pub(super) fn parse_first_part(lsn: Lsn, value: &[u8]) -> Result<Moved> {
     })
 }
 
-pub(super) fn replaced_header(note: &Note<'_>) -> Result<Option<EntryHeader>> {
+pub(in crate::txn) fn replaced_header(note: &Note<'_>) -> Result<Option<EntryHeader>> {
     note.replaced.map(|entry| EntryHeader::split(entry).map(|(header, _)| header)).transpose()
 }
 
@@ -160,7 +160,7 @@ impl OldVersions {
         Lsn(self.moved_to.load(Ordering::SeqCst))
     }
 
-    pub(super) fn set_moved_to(&self, lsn: Lsn) {
+    pub(in crate::txn) fn set_moved_to(&self, lsn: Lsn) {
         self.moved_to.fetch_max(lsn.0, Ordering::SeqCst);
     }
 
@@ -169,7 +169,7 @@ impl OldVersions {
         self.set_moved_to(low);
     }
 
-    pub(super) fn tree(&self) -> Option<&Tree> {
+    pub(in crate::txn) fn tree(&self) -> Option<&Tree> {
         self.gate.get().map(|gate| gate.tree())
     }
 
@@ -183,7 +183,13 @@ impl OldVersions {
     }
 
     /// Keeps a version. Again after a crash: the same keys get the same values.
-    pub(super) fn insert(&self, lsn: Lsn, tree: TreeId, key: &[u8], note: &[u8]) -> Result<()> {
+    pub(in crate::txn) fn insert(
+        &self,
+        lsn: Lsn,
+        tree: TreeId,
+        key: &[u8],
+        note: &[u8],
+    ) -> Result<()> {
         let Some(own) = self.tree() else { return Err(Error::NotRetained) };
         let mut bytes = Vec::with_capacity(note.len() + 8);
         put_varint(&mut bytes, u64::from(tree.0));
@@ -280,7 +286,7 @@ impl OldVersions {
     }
 
     /// Drops one moved version.
-    pub(super) fn forget(&self, tree: TreeId, key: &[u8], lsn: Lsn) -> Result<()> {
+    pub(in crate::txn) fn forget(&self, tree: TreeId, key: &[u8], lsn: Lsn) -> Result<()> {
         let Some(own) = self.tree() else { return Ok(()) };
         let mut part = 0;
         while remove(own, &lsn_key(lsn, part))? {

@@ -1,9 +1,9 @@
 //! How the nodes of a tree of holds come, join and go. A node that is full is split; one that is
 //! nearly empty joins a neighbour, so that memory follows the locks that are held. Pure data.
 
-use super::lock_leaf::{At, Entry, LEAF_ENTRIES};
-use super::lock_slab::{Id, NONE};
-use super::lock_tree::{child_of, Child, Gone, LockTree, NOWHERE};
+use super::leaf::{At, Entry, LEAF_ENTRIES};
+use super::slab::{Id, NONE};
+use super::tree::{child_of, Child, Gone, LockTree, NOWHERE};
 
 pub(super) const CHILDREN: usize = 32;
 

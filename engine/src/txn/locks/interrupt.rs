@@ -1,7 +1,7 @@
 //! The owner of locks, which holds and waits, and how its sleep ends.
 
-use super::lock_queue::Place;
 use super::park::Parker;
+use super::queue::Place;
 use crate::base::{TreeId, TxnId};
 use crate::os::rank::Rank;
 use crate::os::sync::{Mutex, Ranked};
@@ -34,7 +34,7 @@ pub struct Owner {
     txn: AtomicU64,
     undo: AtomicU64,
     /// Rows and spans held.
-    pub(super) locks: AtomicU64,
+    pub(in crate::txn) locks: AtomicU64,
     epoch: AtomicU32,
     /// Somebody new is in the way of its wait.
     pub(super) has_news: AtomicBool,

@@ -1,11 +1,11 @@
 //! The locks of one tree, under its mutex: what is held. Who waits, and for whom, is in
-//! `lock_line.rs`.
+//! `line.rs`.
 
 use super::interrupt::{Held, Owner};
-use super::lock_key::{Cut, Key, Span};
-use super::lock_leaf::SpanId;
-use super::lock_queue::{Grant, Line, Mode};
-use super::lock_tree::{Gone, LockTree};
+use super::key::{Cut, Key, Span};
+use super::leaf::SpanId;
+use super::queue::{Grant, Line, Mode};
+use super::tree::{Gone, LockTree};
 use crate::base::{IdHasher, TreeId};
 use std::collections::{BTreeMap, HashMap};
 use std::hash::BuildHasherDefault;

@@ -14,7 +14,7 @@ pub(crate) struct VersionRecord {
 }
 
 impl VersionRecord {
-    pub(super) fn new(tree: TreeId, note: &Note<'_>) -> VersionRecord {
+    pub(in crate::txn) fn new(tree: TreeId, note: &Note<'_>) -> VersionRecord {
         VersionRecord {
             tree,
             txn: note.txn,

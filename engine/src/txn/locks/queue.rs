@@ -1,7 +1,7 @@
 //! What is held and what is waited for. Pure data.
 
 use super::interrupt::Owner;
-use super::lock_key::{Key, Span};
+use super::key::{Key, Span};
 use std::sync::Arc;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -3,13 +3,13 @@
 //! are found in a time logarithmic in the number of holds, however they nest. Pure data.
 //!
 //! The rows of an owner are known by leaf: its end takes them out a leaf at a time. How nodes come,
-//! join and go is in `lock_shape.rs`, how far spans reach in `lock_reach.rs`.
+//! join and go is in `shape.rs`, how far spans reach in `reach.rs`.
 
-use super::lock_key::{Cut, Key};
-use super::lock_leaf::{At, Entry, Hold, Leaf, Member, Position, SpanId, LEAF_ENTRIES};
-use super::lock_queue::{Grant, Mode};
-use super::lock_reach::Reach;
-use super::lock_slab::{Boxes, Id, Slab, NONE};
+use super::key::{Cut, Key};
+use super::leaf::{At, Entry, Hold, Leaf, Member, Position, SpanId, LEAF_ENTRIES};
+use super::queue::{Grant, Mode};
+use super::reach::Reach;
+use super::slab::{Boxes, Id, Slab, NONE};
 use std::cell::Cell;
 use std::ops::ControlFlow;
 
@@ -318,5 +318,5 @@ impl LockTree {
 }
 
 #[cfg(test)]
-#[path = "lock_tree_tests.rs"]
+#[path = "tree_tests.rs"]
 mod tests;
