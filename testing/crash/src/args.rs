@@ -15,6 +15,7 @@ usage: sluice-crash kill9|powercut [options]
   --seed S            workload and timing (from the clock)
   --engine E          Sluice, or InnoDB to try the harness (Sluice)
   --prefix P          the private server installation ($SLUICE_PREFIX)
+  --next-prefix P     another installation: from a data directory's first kill on its server runs there
   --dir D             a directory to make and work in (a new one in $TMPDIR)
   --binlog MODE       log (in Sluice's log), synced (by the server), off, or mix: each in turn,
                       by data directory (mix)
@@ -76,6 +77,9 @@ pub fn parse(mut args: impl Iterator<Item = String>) -> Result<Options, String> 
             return Err(format!("no shim {}: run make build", power.library.display()));
         }
     }
+    if let Some(next) = &mut plan.next_prefix {
+        next.root = std::path::absolute(&next.root).map_err(|e| e.to_string())?;
+    }
     plan.dir = std::path::absolute(&plan.dir).map_err(|e| e.to_string())?;
     Ok(Options { plan, keep })
 }
@@ -108,6 +112,7 @@ fn defaults() -> Plan {
         seed: now.as_nanos() as u64 % 1_000_000,
         engine: "Sluice".into(),
         prefix: Prefix { root: std::env::var_os("SLUICE_PREFIX").unwrap_or_default().into() },
+        next_prefix: None,
         dir: std::env::temp_dir().join(name),
         binlog: BinlogMode::Mix,
         fresh_every: 5,
@@ -126,6 +131,7 @@ fn set(plan: &mut Plan, name: &str, value: String) -> Result<(), String> {
         "--fresh-every" => plan.fresh_every = number(name, &value)?,
         "--engine" => plan.engine = value,
         "--prefix" => plan.prefix = Prefix { root: PathBuf::from(value) },
+        "--next-prefix" => plan.next_prefix = Some(Prefix { root: PathBuf::from(value) }),
         "--dir" => plan.dir = PathBuf::from(value),
         "--shim" => power(plan)?.library = value.into(),
         "--spare" => power(plan)?.spare = spare(&value)?,

@@ -40,6 +40,8 @@ pub struct Plan {
     pub seed: u64,
     pub engine: String,
     pub prefix: Prefix,
+    /// Another server, which takes each data directory over after its first round.
+    pub next_prefix: Option<Prefix>,
     pub dir: PathBuf,
     pub binlog: BinlogMode,
     /// A data directory lives for this many rounds.
@@ -190,6 +192,9 @@ impl Epoch {
             self.lose(rng, totals)?;
         }
         totals.acknowledged += self.record.acknowledged() - before;
+        if let Some(next) = &plan.next_prefix {
+            self.launch.prefix = next.clone();
+        }
         match &self.power {
             Some(power) if !power.plan.cuts_in_recovery => {}
             Some(_) => self.cut_restarts(rng, totals)?,
@@ -370,7 +375,7 @@ impl Epoch {
         if let Some(sql) = plan.injection {
             inject(&mut client, sql).map_err(|fault| vec![format!("injection: {fault}")])?;
         }
-        let result = self.record.verify(&mut client, &plan.prefix, &self.launch.data());
+        let result = self.record.verify(&mut client, &self.launch.prefix, &self.launch.data());
         if result.is_err() {
             eprintln!("last lines of the error log:");
             eprintln!("{}", last_lines(&self.launch.error_log(), 15));
