@@ -67,11 +67,25 @@ fn target_dir() -> PathBuf {
 
 /// The private installation of MariaDB, with our plugin.
 pub fn prefix() -> Prefix {
-    let root = std::env::var_os("SLUICE_PREFIX").map_or(workspace().join(".prefix"), |p| p.into());
+    whole_prefix("SLUICE_PREFIX", ".prefix", "make build")
+}
+
+/// The installation of the series that [`prefix`] is upgraded to.
+pub fn next_prefix() -> Prefix {
+    whole_prefix("SLUICE_NEXT_PREFIX", ".prefix-11.8", "make build SERVER=11.8")
+}
+
+fn whole_prefix(variable: &str, default: &str, made_by: &str) -> Prefix {
+    let root = std::env::var_os(variable).map_or(workspace().join(default), PathBuf::from);
     let root = fs::canonicalize(&root).unwrap_or(root);
     let is_whole = root.join("READY").exists() && root.join("plugin/ha_sluice.so").exists();
-    assert!(is_whole, "nothing to test in {}: run make build", root.display());
+    assert!(is_whole, "nothing to test in {}: run {made_by}", root.display());
     Prefix { root }
+}
+
+/// Where the repository keeps data directories of formats.
+pub fn kept_formats() -> PathBuf {
+    workspace().join("testing/formats")
 }
 
 /// Makes `data` a data directory as a fresh installation has it.

@@ -4,10 +4,12 @@
 use crate::scratch::{install, prefix, Scratch};
 use crate::wait_until;
 use sluice_rig::client::{Answer, Client, Fault};
-use sluice_rig::server::{last_lines, Binlog, Launch, Server};
+use sluice_rig::server::{last_lines, Binlog, Launch, Prefix, Server};
+use sluice_rig::tool::{run, Ended};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 pub struct Site {
@@ -56,6 +58,18 @@ impl Site {
     pub fn plant(&mut self, names: &str, dir: &Path) {
         self.launch.environment.push(("SLUICE_PLANTED".into(), names.into()));
         self.launch.extra.push(format!("--plugin-dir={}", dir.display()));
+    }
+
+    /// From the next start on the server is that of another installation.
+    pub fn move_to(&mut self, prefix: Prefix) {
+        self.launch.prefix = prefix;
+    }
+
+    /// Runs a program of the installation that the server is from.
+    #[track_caller]
+    pub fn program(&self, name: &str, arguments: &[&str]) -> Ended {
+        let mut command = Command::new(self.launch.prefix.program(name));
+        run(command.arg("--no-defaults").args(arguments))
     }
 
     /// A file of the data directory.
