@@ -11,9 +11,9 @@
 use crate::record::{put_variable, Record};
 use crate::shape::{Column, Kind, Shape};
 use sluice_engine::base::codec::{put_bytes, Reader};
-use sluice_engine::base::Result;
+use sluice_engine::base::{formats, Result};
 
-const ROW_VERSION: u8 = 1;
+const ROW_VERSION: u8 = formats::CURRENT.row;
 
 fn is_variable(column: &Column) -> bool {
     column.is_string()

@@ -5,7 +5,7 @@
 //! hidden 8-byte big-endian number, and its declared keys begin at index 1.
 
 use sluice_engine::base::codec::{put_u8, put_varint};
-use sluice_engine::base::{Error, Result};
+use sluice_engine::base::{formats, Error, Result};
 
 /// The server's collations, as the key codec needs them.
 pub trait Collator {
@@ -271,7 +271,7 @@ impl Shape {
     }
 
     fn layout(&self) -> Vec<u8> {
-        const DEFINITION_VERSION: u8 = 2;
+        const DEFINITION_VERSION: u8 = formats::CURRENT.definition;
         let mut out = vec![DEFINITION_VERSION, u8::from(self.hidden_key)];
         put_varint(&mut out, self.columns.len() as u64);
         for c in &self.columns {

@@ -14,6 +14,7 @@ pub mod checksum;
 pub mod codec;
 pub mod entry;
 pub mod error;
+pub mod formats;
 pub mod ids;
 pub mod limits;
 

@@ -3,7 +3,7 @@
 use super::census::{put_seen, read_seen, Census};
 use super::events::Seen;
 use crate::base::codec::{put_bytes, put_u64, put_u8, put_varint, Reader};
-use crate::base::{Lsn, Result};
+use crate::base::{formats, Lsn, Result};
 use crate::wal::RecordRef;
 
 /// Log record: bytes of a binlog file.
@@ -11,7 +11,7 @@ pub const RECORD_BINLOG: u8 = 24;
 /// Log record: a change of the state.
 pub const RECORD_BINLOG_STATE: u8 = 25;
 
-const NOTE_FORMAT: u8 = 3;
+const NOTE_FORMAT: u8 = formats::CURRENT.binlog_state;
 /// Without `State::is_relaxed`.
 const NOTE_FORMAT_2: u8 = 2;
 const GROUP_END: u8 = 1;

@@ -12,7 +12,7 @@
 //! The head is the first four bytes of the suffix, big-endian, padded with zeroes: most
 //! comparisons of a search end in the slots. Values of inner nodes are child page ids.
 
-use crate::base::{PageId, TreeId, PAGE_BYTES};
+use crate::base::{formats, PageId, TreeId, PAGE_BYTES};
 use std::cmp::Ordering;
 
 pub(super) const HEADER_BYTES: usize = 48;
@@ -22,8 +22,8 @@ pub(super) const ENTRY_PREFIX_BYTES: usize = 2;
 pub(super) const CHILD_BYTES: usize = 8;
 pub(super) const LEVEL_MAX: u8 = 32;
 
-/// Format 1 of a node, in the upper bits of the flags byte; none of another format exists.
-pub(super) const FORMAT: u8 = 0x10;
+/// In the upper bits of the flags byte.
+pub(super) const FORMAT: u8 = formats::CURRENT.node << 4;
 pub(super) const HAS_HIGH: u8 = 1;
 
 /// Bytes that fences and entries of a node share.

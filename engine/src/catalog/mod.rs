@@ -15,7 +15,7 @@ pub use statistics::{IndexStatistics, TableStatistics};
 
 use crate::base::codec::{put_bytes, put_u8, put_varint, Reader};
 use crate::base::limits::VALUE_BYTES_MAX;
-use crate::base::{Error, PageId, Result, TreeId, ENTRY_HEADER_BYTES};
+use crate::base::{formats, Error, PageId, Result, TreeId, ENTRY_HEADER_BYTES};
 use crate::txn::{Cursor, Expect, ReadMode, Session, TreeGate, WaitPolicy, Written};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use std::sync::Arc;
 pub const CATALOG_TREE: TreeId = TreeId(1);
 pub const FIRST_USER_TREE: TreeId = TreeId(16);
 
-const FORMAT: u8 = 2;
+const FORMAT: u8 = formats::CURRENT.catalog;
 /// No name lies below it.
 const FIRST_NAME: &[u8] = &[1];
 /// Bytes of a definition in one entry, beside the number in front.

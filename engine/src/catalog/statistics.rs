@@ -8,13 +8,13 @@
 
 use super::{Catalog, TableDef};
 use crate::base::codec::{put_u8, put_varint, Reader};
-use crate::base::Result;
+use crate::base::{formats, Result};
 use crate::btree::Direction;
 use crate::txn::{Cursor, Expect, ReadMode, Session, WaitPolicy, Written};
 use std::collections::HashMap;
 use std::ops::Bound;
 
-const FORMAT: u8 = 1;
+const FORMAT: u8 = formats::CURRENT.statistics;
 const FRONT: &[u8] = b"\0s";
 const KEY_BYTES: usize = FRONT.len() + 8 + 2;
 /// As many as a key of the server has parts, and those of the clustered key after them.

@@ -5,10 +5,10 @@
 use super::entry::{Entry, PAGE_ID_MAX};
 use super::leaf::{LEAF_BITS, LEAF_PAGES};
 use super::mapfile::{put_entry, read_range, seed_of, take_entry};
-use super::superblock::{Superblock, FORMAT_VERSION};
+use super::superblock::Superblock;
 use crate::base::checksum::checksum;
 use crate::base::codec::{put_u16, put_u32, put_u64, put_varint, Reader};
-use crate::base::{Error, Result, BLOCK_BYTES};
+use crate::base::{formats, Error, Result, BLOCK_BYTES};
 use crate::os::{AlignedBuf, File};
 use std::sync::Arc;
 
@@ -182,7 +182,7 @@ pub fn write_snapshot(
     let mut out = StreamWriter { file: &*file, buffer, used: 0, at: 0 };
     let mut head = Vec::with_capacity(BLOCK_BYTES);
     put_u64(&mut head, SNAPSHOT_MAGIC);
-    put_u32(&mut head, FORMAT_VERSION);
+    put_u32(&mut head, formats::CURRENT.store);
     put_u64(&mut head, generation);
     head.resize(BLOCK_BYTES, 0);
     out.put(&head).map_err(Failure::Write)?;

@@ -5,17 +5,17 @@
 
 use crate::base::checksum::checksum;
 use crate::base::codec::{put_u32, put_u64, Reader};
-use crate::base::{Error, Result, BLOCK_BYTES};
+use crate::base::{formats, Result, BLOCK_BYTES};
 use crate::os::planted::{self, Bug};
 use crate::os::{AlignedBuf, File};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"SluiceSB");
-/// Version of every file of this room.
-pub const FORMAT_VERSION: u32 = 2;
 pub const SLOTS: usize = 2;
-/// Magic, version and checksum: in this place in every version.
+/// Magic, version, checksum, and the first release that reads this version: in these places in every
+/// version. (0: it is not said.)
 const CHECK_AT: usize = 12;
 const BODY_AT: usize = 16;
+const SINCE_AT: usize = BLOCK_BYTES - 4;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Superblock {
@@ -55,8 +55,9 @@ impl Superblock {
         put_u64(&mut body, self.last_batch_at);
         let mut block = AlignedBuf::new(BLOCK_BYTES);
         block[..8].copy_from_slice(&MAGIC.to_le_bytes());
-        block[8..CHECK_AT].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
+        block[8..CHECK_AT].copy_from_slice(&formats::CURRENT.store.to_le_bytes());
         block[BODY_AT..BODY_AT + body.len()].copy_from_slice(&body);
+        block[SINCE_AT..].copy_from_slice(&formats::CURRENT.since.to_u32().to_le_bytes());
         let check = check_of(&block);
         block[CHECK_AT..BODY_AT].copy_from_slice(&check.to_le_bytes());
         block
@@ -101,12 +102,8 @@ pub(super) fn parse(block: &[u8], place: &str) -> Result<Option<Superblock>> {
     if magic != MAGIC || check != check_of(block) {
         return Ok(None);
     }
-    if version != FORMAT_VERSION {
-        return Err(Error::Refused(format!(
-            "{place} has format version {version}, this server knows version {FORMAT_VERSION}: \
-             start the version that wrote it, or a later one"
-        )));
-    }
+    let since = Reader::new(block.get(SINCE_AT..).unwrap_or_default(), "superblock").u32()?;
+    formats::check(place, version, since, &formats::STORES)?;
     Superblock::decode(r.rest()).map(Some)
 }
 

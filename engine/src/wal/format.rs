@@ -1,9 +1,9 @@
 //! Every byte of the log on disk.
 //!
 //! ```text
-//! control file: two equal blocks   magic u32, check u32, version u32, 0 u32,
+//! control file: two equal blocks   magic u32, check u32, version u32, release u32,
 //!                                  segment_bytes u64, incarnation u64, start u64
-//! segment file: one header block   magic u32, check u32, version u32, 0 u32,
+//! segment file: one header block   magic u32, check u32, version u32, release u32,
 //!                                  number u64, segment_bytes u64
 //!               then segment_bytes of the stream
 //! batch:  magic u32, check u32, lsn u64, incarnation u64, durable_before u64, length u32, 0 u32,
@@ -17,7 +17,7 @@ use super::RECORD_KINDS;
 use crate::base::checksum::checksum;
 use crate::base::codec::{put_u32, put_u64, Reader};
 use crate::base::limits::RECORD_BYTES_MAX;
-use crate::base::{Error, Lsn, Result, BLOCK_BYTES};
+use crate::base::{formats, Error, Lsn, Result, BLOCK_BYTES};
 
 pub(super) const BLOCK: u64 = BLOCK_BYTES as u64;
 /// The stream starts after one unused block, so that no position in it is [`Lsn::ZERO`].
@@ -44,7 +44,6 @@ const _: () = assert!(BATCH_HEADER_BYTES < BLOCK);
 const CONTROL_MAGIC: u32 = 0x4c57_4331;
 const SEGMENT_MAGIC: u32 = 0x4c57_5331;
 const BATCH_MAGIC: u32 = 0x4c57_4231;
-const VERSION: u32 = 1;
 
 /// The first block boundary at or above `lsn`.
 pub(super) fn block_up(lsn: u64) -> u64 {
@@ -111,14 +110,16 @@ fn open_block<'a>(
     if check != checksum(magic, body) {
         return Err(reader.fail("wrong check"));
     }
-    let version = Reader::new(body, what).u32()?;
-    if version != VERSION {
-        return Err(Error::Refused(format!(
-            "{what} has format version {version}, this server knows {VERSION}: use the server \
-             version that wrote it"
-        )));
-    }
+    let mut head = Reader::new(body, what);
+    let (version, since) = (head.u32()?, head.u32()?);
+    formats::check(what, version, since, &formats::LOGS)?;
     Ok(&body[8..])
+}
+
+/// The version, and the first release that reads it: in this place in every version.
+fn put_version(body: &mut Vec<u8>) {
+    put_u32(body, formats::CURRENT.log);
+    put_u32(body, formats::CURRENT.since.to_u32());
 }
 
 const CONTROL_BODY_BYTES: usize = 32;
@@ -127,8 +128,7 @@ const SEGMENT_BODY_BYTES: usize = 24;
 impl Control {
     pub fn encode(&self, block: &mut [u8]) {
         let mut body = Vec::with_capacity(CONTROL_BODY_BYTES);
-        put_u32(&mut body, VERSION);
-        put_u32(&mut body, 0);
+        put_version(&mut body);
         put_u64(&mut body, self.segment_bytes);
         put_u64(&mut body, self.incarnation);
         put_u64(&mut body, self.start);
@@ -151,8 +151,7 @@ impl Control {
 
 pub(super) fn encode_segment_header(block: &mut [u8], number: u64, segment_bytes: u64) {
     let mut body = Vec::with_capacity(SEGMENT_BODY_BYTES);
-    put_u32(&mut body, VERSION);
-    put_u32(&mut body, 0);
+    put_version(&mut body);
     put_u64(&mut body, number);
     put_u64(&mut body, segment_bytes);
     assert_eq!(body.len(), SEGMENT_BODY_BYTES);

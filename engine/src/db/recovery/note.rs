@@ -2,9 +2,9 @@
 //! which ids come next, and every transaction that is not simply committed.
 
 use crate::base::codec::{put_bytes, put_u8, put_varint, Reader};
-use crate::base::{Lsn, PageId, Result, TreeId, TxnId};
+use crate::base::{formats, Lsn, PageId, Result, TreeId, TxnId};
 
-const FORMAT: u8 = 3;
+const FORMAT: u8 = formats::CURRENT.checkpoint_note;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenState {

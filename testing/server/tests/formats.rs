@@ -1,0 +1,130 @@
+//! The files of earlier releases, as docs/format.md promises: the repository keeps a data directory of
+//! each format, as a killed server left it. This release opens it, finds every row that was recorded,
+//! and goes on.
+//!
+//! `cargo test --release --workspace --test formats [NAME]`. Before a release with a new format, add it
+//! to engine/src/base/formats.rs and run `... --test formats -- --ignored keep_the_newest_format`.
+
+use sluice_engine::base::formats::{CURRENT, FORMATS};
+use sluice_server_tests::kinds;
+use sluice_server_tests::scratch::{kept_formats, Scratch};
+use sluice_server_tests::site::{done, Site};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+const SMALL: [&str; 2] = ["--loose-sluice-log-capacity=16M", "--loose-sluice-buffer-pool-size=16M"];
+
+const ARCHIVE: &str = "data.tar.xz";
+const CONTENT: &str = "content.txt";
+/// The archive is in the repository for ever.
+const ARCHIVE_BYTES_MAX: u64 = 500_000;
+
+/// What a prepared transaction does, and when it is committed one can see it here.
+const PREPARED: [&str; 4] = [
+    "INSERT INTO kinds.plain VALUES (500000, 'prepared')",
+    "UPDATE kinds.packed SET v = 'prepared' WHERE id = 1",
+    "DELETE FROM kinds.descending WHERE b = 3",
+    "UPDATE kinds.longs SET t = REPEAT('prepared', 4000) WHERE id = 2",
+];
+const PREPARED_QUESTION: &str = "SELECT (SELECT v FROM kinds.plain WHERE id = 500000), \
+     (SELECT v FROM kinds.packed WHERE id = 1), (SELECT COUNT(*) FROM kinds.descending WHERE b = 3), \
+     (SELECT LENGTH(t) FROM kinds.longs WHERE id = 2)";
+
+/// Work that has no end when the server is killed.
+const OPEN: [&str; 4] = [
+    "BEGIN",
+    "UPDATE kinds.types SET c = 'open', vc = 'open' WHERE id < 30",
+    "DELETE FROM kinds.parts",
+    "INSERT INTO kinds.longs VALUES (100, REPEAT('o', 50000), REPEAT('p', 60000))",
+];
+
+#[track_caller]
+fn content(site: &Site) -> String {
+    format!("{}> GTID\n{}\n\n", kinds::content(site), site.value("SELECT @@gtid_binlog_pos"))
+}
+
+/// Sluice's files, the definitions of the tables, and the binlog.
+fn pack(data: &Path, archive: &Path) {
+    let names = fs::read_dir(data).expect("a data directory").flatten();
+    let names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let ours = names.filter(|n| n == "sluice" || n == "kinds" || n.starts_with("sluice-bin."));
+    let mut tar = Command::new("tar");
+    tar.args(["--exclude=sluice/lock", "--owner=root:0", "--group=root:0", "--sort=name"]);
+    tar.args(["--use-compress-program=xz -9", "-cf"]).arg(archive).arg("-C").arg(data);
+    assert!(tar.args(ours).status().is_ok_and(|s| s.success()), "packing {}", data.display());
+}
+
+fn unpack(archive: &Path, data: &Path) {
+    let mut tar = Command::new("tar");
+    tar.args(["--no-same-owner", "-xJf"]).arg(archive).arg("-C").arg(data);
+    assert!(tar.status().is_ok_and(|s| s.success()), "unpacking {}", archive.display());
+}
+
+#[test]
+#[ignore = "writes below testing/formats"]
+fn keep_the_newest_format() {
+    let scratch = Scratch::new("formats", "keep_the_newest_format");
+    let mut site = Site::new(&scratch, "d", "Sluice", &SMALL);
+    site.start(&[]);
+    kinds::make(&site);
+    site.stop();
+    site.start(&[]);
+    kinds::change(&site);
+    let mut open = site.client();
+    for sql in OPEN {
+        done(open.run(sql), sql);
+    }
+    let (begin, end) = (["XA START 'kept'"], ["XA END 'kept'", "XA PREPARE 'kept'"]);
+    site.run(&[&begin[..], &PREPARED, &end].concat());
+    let content = content(&site);
+    site.wait_until_log_is_durable();
+    site.kill();
+    let kept = kept_formats().join(CURRENT.since.to_string());
+    fs::create_dir_all(&kept).expect("a directory");
+    pack(&site.data(""), &kept.join(ARCHIVE));
+    fs::write(kept.join(CONTENT), content).expect("the content");
+    let bytes = fs::metadata(kept.join(ARCHIVE)).expect("an archive").len();
+    assert!(bytes < ARCHIVE_BYTES_MAX, "{bytes} bytes are too many for the repository");
+}
+
+#[test]
+fn kept_directories_are_read() {
+    for format in FORMATS {
+        let release = format.since.to_string();
+        let kept = kept_formats().join(&release);
+        let scratch = Scratch::new("formats", &release);
+        let mut site = Site::new(&scratch, "d", "Sluice", &SMALL);
+        unpack(&kept.join(ARCHIVE), &site.data(""));
+        let recorded = fs::read_to_string(kept.join(CONTENT)).expect("the content");
+        site.start(&[]);
+        site.does_not_say("[ERROR]");
+        kinds::same(&content(&site), &recorded, "");
+        kinds::check(&site, "kinds", "");
+        goes_on(&mut site);
+    }
+}
+
+/// The prepared transaction is committed, tables change, and all of it outlives a crash.
+#[track_caller]
+fn goes_on(site: &mut Site) {
+    assert_eq!(site.rows("XA RECOVER"), [["1", "4", "0", "kept"]]);
+    site.run(&[
+        "XA COMMIT 'kept'",
+        "UPDATE kinds.types SET su = id, vc = CONCAT('again ', vc)",
+        "UPDATE kinds.longs SET b = CONCAT(b, 'more') WHERE id = 3",
+        "ALTER TABLE kinds.inplace DROP INDEX b, ADD INDEX again (b, a), ALGORITHM=INPLACE",
+        "ALTER TABLE kinds.no_key FORCE",
+        "INSERT INTO kinds.inplace (a, b) VALUES (1, 'later')",
+    ]);
+    let next = site.value("SELECT id FROM kinds.inplace WHERE b = 'later'");
+    assert_eq!(next, "601", "an AUTO_INCREMENT value is used once, also that of a deleted row");
+    let before = content(site);
+    assert_eq!(site.rows(PREPARED_QUESTION), [["prepared", "prepared", "0", "32000"]]);
+    site.kill();
+    site.start(&[]);
+    kinds::same(&content(site), &before, "");
+    kinds::check(site, "kinds", "");
+    assert_eq!(site.rows(PREPARED_QUESTION), [["prepared", "prepared", "0", "32000"]]);
+    site.stop();
+}
