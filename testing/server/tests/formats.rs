@@ -99,15 +99,18 @@ fn kept_directories_are_read() {
         let recorded = fs::read_to_string(kept.join(CONTENT)).expect("the content");
         site.start(&[]);
         site.does_not_say("[ERROR]");
-        kinds::same(&content(&site), &recorded, "");
-        kinds::check(&site, "kinds", "");
-        goes_on(&mut site);
+        // 10.11 made it.
+        let is_newer = !site.value("SELECT VERSION()").starts_with("10.11.");
+        let left_out = if is_newer { kinds::HISTORY } else { "" };
+        kinds::same(&content(&site), &recorded, left_out);
+        kinds::check(&site, "kinds", left_out);
+        goes_on(&mut site, left_out);
     }
 }
 
 /// The prepared transaction is committed, tables change, and all of it outlives a crash.
 #[track_caller]
-fn goes_on(site: &mut Site) {
+fn goes_on(site: &mut Site, left_out: &str) {
     assert_eq!(site.rows("XA RECOVER"), [["1", "4", "0", "kept"]]);
     site.run(&[
         "XA COMMIT 'kept'",
@@ -124,7 +127,7 @@ fn goes_on(site: &mut Site) {
     site.kill();
     site.start(&[]);
     kinds::same(&content(site), &before, "");
-    kinds::check(site, "kinds", "");
+    kinds::check(site, "kinds", left_out);
     assert_eq!(site.rows(PREPARED_QUESTION), [["prepared", "prepared", "0", "32000"]]);
     site.stop();
 }

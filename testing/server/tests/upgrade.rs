@@ -4,7 +4,7 @@
 //! `cargo test --release --workspace --test upgrade [NAME]`, after `make build` and
 //! `make build SERVER=11.8`.
 
-use sluice_server_tests::kinds;
+use sluice_server_tests::kinds::{self, HISTORY};
 use sluice_server_tests::scratch::{next_prefix, prefix, Scratch};
 use sluice_server_tests::site::Site;
 use sluice_server_tests::writer::{Writers, KEYS_EACH};
@@ -22,10 +22,6 @@ enum End {
     /// A shutdown, after them.
     Stop,
 }
-
-/// From 11.5 on the end of time is later: a table with system versioning, of any engine, shows none of
-/// its current rows until mariadb-upgrade has rebuilt it.
-const HISTORY: &str = "kinds.history";
 
 /// A transaction in a table of each engine, one with partitions and one whose rows all change.
 fn transaction(key: i64) -> Vec<String> {
