@@ -6,7 +6,7 @@
 //! Invariants:
 //! 1. A release looks at the version of the superblock and at that of the log's control file before it
 //!    takes anything from files. Each format raises both, whatever else it changes: so nothing inside is
-//!    of a version that the release does not know.
+//!    of a version that the release does not know (rules M20).
 //! 2. A start writes the control file, in the newest format, before it appends to the log; the
 //!    superblock follows with the first checkpoint. From then on older releases refuse the files.
 //! 3. What a release wrote is never changed here. A new format is a new entry, and the readers of the

@@ -5,12 +5,14 @@
 //! `cargo test --release --workspace --test formats [NAME]`. Before a release with a new format, add it
 //! to engine/src/base/formats.rs and run `... --test formats -- --ignored keep_the_newest_format`.
 
-use sluice_engine::base::formats::{CURRENT, FORMATS};
+use sluice_engine::base::checksum::checksum;
+use sluice_engine::base::formats::{Release, CURRENT, FORMATS};
 use sluice_server_tests::kinds;
 use sluice_server_tests::scratch::{kept_formats, Scratch};
 use sluice_server_tests::site::{done, Site};
+use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const SMALL: [&str; 2] = ["--loose-sluice-log-capacity=16M", "--loose-sluice-buffer-pool-size=16M"];
@@ -130,4 +132,53 @@ fn goes_on(site: &mut Site, left_out: &str) {
     kinds::check(site, "kinds", left_out);
     assert_eq!(site.rows(PREPARED_QUESTION), [["prepared", "prepared", "0", "32000"]]);
     site.stop();
+}
+
+/// Sound blocks that a later release made (docs/format.md).
+fn made_later(file: &Path, is_log: bool) {
+    let mut bytes = fs::read(file).expect("a file");
+    for block in bytes.chunks_mut(4096) {
+        block[8] += 1;
+        let since = Release(0, 9, 0).to_u32().to_le_bytes();
+        if is_log {
+            block[12..16].copy_from_slice(&since);
+            let magic = u32::from_le_bytes(block[..4].try_into().expect("four bytes"));
+            let check = checksum(magic, &block[8..40]);
+            block[4..8].copy_from_slice(&check.to_le_bytes());
+        } else {
+            block[4092..].copy_from_slice(&since);
+            let check = checksum(checksum(0, &block[..12]), &block[16..]);
+            block[12..16].copy_from_slice(&check.to_le_bytes());
+        }
+    }
+    fs::write(file, bytes).expect("a file");
+}
+
+/// Sluice's files but the lock.
+fn files(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    for dir in [dir.to_path_buf(), dir.join("log")] {
+        let paths = fs::read_dir(dir).expect("a directory").flatten().map(|entry| entry.path());
+        for path in paths.filter(|path| path.is_file() && !path.ends_with("lock")) {
+            let bytes = fs::read(&path).expect("a file");
+            found.insert(path, bytes);
+        }
+    }
+    found
+}
+
+/// After a start of that release the log is newer, after its first checkpoint the superblock is.
+#[test]
+fn files_of_a_later_release_are_left_alone() {
+    for (name, is_log) in [("sluice/log/control", true), ("sluice/superblock", false)] {
+        let scratch = Scratch::new("formats", "files_of_a_later_release_are_left_alone");
+        let mut site = Site::new(&scratch, "d", "Sluice", &SMALL);
+        unpack(&kept_formats().join(CURRENT.since.to_string()).join(ARCHIVE), &site.data(""));
+        let sluice = site.data("sluice");
+        made_later(&site.data(name), is_log);
+        let before = files(&sluice);
+        site.refuses("was made by a newer Sluice", &[]);
+        site.says("Start release 0.9.0 or a later one");
+        assert!(files(&sluice) == before, "{name}: the refused start has changed files");
+    }
 }
