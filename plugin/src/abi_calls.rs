@@ -78,6 +78,13 @@ fn sluice_set_log_capacity_bytes(bytes: u64) -> i32 {
     })
 }
 
+fn sluice_set_log_compression(compression: u32) -> i32 {
+    guard(|| {
+        engine::get()?.set_log_compression(engine::log_compression_of(compression));
+        Ok(0)
+    })
+}
+
 fn sluice_status(to: *mut AbiStatusValue, room: usize) -> usize {
     guard_or(0, || {
         let values = engine::get()?.status();

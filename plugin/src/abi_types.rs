@@ -61,6 +61,8 @@ pub struct AbiConfig {
     pub log_capacity_bytes: u64,
     pub flush_at_commit: u32,
     pub compression: u32,
+    pub log_compression: u32,
+    pub reserved: u32,
 }
 
 #[repr(C)]

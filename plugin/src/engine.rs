@@ -44,6 +44,15 @@ pub fn compression_of(code: u32) -> Option<Compression> {
     }
 }
 
+/// Of the log, where each commit waits for it: zstd at its fastest usual level.
+pub fn log_compression_of(method: u32) -> Compression {
+    match method {
+        0 => Compression::None,
+        2 => Compression::Zstd(1),
+        _ => Compression::Lz4,
+    }
+}
+
 /// Temporary tables, whose names have no database, belong to sessions: there are none yet.
 pub fn drop_temporary_tables() -> Result<()> {
     let engine = get()?;
@@ -62,6 +71,7 @@ pub fn start(config: &AbiConfig, data_dir: PathBuf, log_dir: Option<PathBuf>) ->
         log_capacity_bytes: config.log_capacity_bytes,
         flush_at_commit: flush_mode(config.flush_at_commit),
         compression: compression_of(config.compression).unwrap_or(Compression::Lz4),
+        log_compression: log_compression_of(config.log_compression),
         background: true,
     };
     let engine = Engine::open(WatchedOs::new(), config, Arc::new(Host))?;

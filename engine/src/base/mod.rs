@@ -12,6 +12,7 @@ pub const CHECKED: bool = cfg!(any(feature = "sim", debug_assertions));
 
 pub mod checksum;
 pub mod codec;
+pub mod compress;
 pub mod entry;
 pub mod error;
 pub mod formats;

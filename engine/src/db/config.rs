@@ -30,7 +30,10 @@ pub struct Config {
     /// Checkpoints keep the log that redo needs below this.
     pub log_capacity_bytes: u64,
     pub flush_at_commit: FlushAtCommit,
+    /// Of pages, for tables that do not say otherwise.
     pub compression: Compression,
+    /// Of batches of the log.
+    pub log_compression: Compression,
     /// Start the background threads. Without them the owner calls [`super::Engine::step`].
     pub background: bool,
 }
@@ -45,6 +48,7 @@ impl Config {
             log_capacity_bytes: 512 << 20,
             flush_at_commit: FlushAtCommit::AtCommit,
             compression: Compression::Lz4,
+            log_compression: Compression::Lz4,
             background: true,
         }
     }

@@ -2,7 +2,7 @@
 
 use super::callbacks::Killed;
 use super::checkpoints::{CheckpointState, Checkpoints};
-use super::config::{Config, FlushAtCommit, Host};
+use super::config::{Compression, Config, FlushAtCommit, Host};
 use super::lease::{Lease, Purpose};
 use super::pace::Point;
 use super::tables::{Recalculation, Schema};
@@ -298,6 +298,10 @@ impl Engine {
         self.log_capacity_bytes.store(bytes, Ordering::Relaxed);
         self.wal.set_capacity_bytes(bytes);
         self.wake_background();
+    }
+
+    pub fn set_log_compression(&self, how: Compression) {
+        self.wal.set_compression(how);
     }
 
     pub(crate) fn wake_background(&self) {

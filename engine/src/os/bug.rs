@@ -58,6 +58,8 @@ pub enum Bug {
     UnreadForgetsRedo,
     /// A group of the log counts as written though the disk was full in the middle of it.
     HalfGroupWritten,
+    /// A packed batch of the log is noted as a plain one.
+    PackedTakenForPlain,
     /// Nobody looks at an interval that begins with the key in question.
     EqualKeyNotChecked,
     /// A change that is undone before its transaction ends leaves the row unlocked.
@@ -78,7 +80,7 @@ pub enum Bug {
 
 #[cfg(feature = "sim")]
 impl Bug {
-    pub const ALL: [Bug; 34] = [
+    pub const ALL: [Bug; 35] = [
         Bug::CommitWithoutFlush,
         Bug::LogWriteNotDurable,
         Bug::CheckpointWithoutStoreSync,
@@ -105,6 +107,7 @@ impl Bug {
         Bug::DropNotInMemory,
         Bug::UnreadForgetsRedo,
         Bug::HalfGroupWritten,
+        Bug::PackedTakenForPlain,
         Bug::EqualKeyNotChecked,
         Bug::UndoneLetsGo,
         Bug::OwedTooLate,

@@ -60,21 +60,13 @@ mod superblock;
 #[cfg(test)]
 mod tests;
 
+pub use crate::base::compress::Compression;
 pub use engine::Store;
 pub use entry::PAGE_ID_MAX;
 pub use inspect::{file_names, PagePlace, StoreFiles, StoreHeader};
 
 use crate::base::{Lsn, PageId, TreeId};
 use std::path::PathBuf;
-
-/// How the image of a page is stored. A page that does not shrink is stored raw.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Compression {
-    None,
-    Lz4,
-    /// With zstd's level.
-    Zstd(i32),
-}
 
 #[derive(Clone, Debug)]
 pub struct StoreOptions {

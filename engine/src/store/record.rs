@@ -16,16 +16,12 @@ use super::entry::Entry;
 use super::{Compression, PageWrite};
 use crate::base::checksum::checksum;
 use crate::base::codec::Reader;
-use crate::base::{Error, Lsn, PageId, Result, TreeId, PAGE_BYTES};
-use std::cell::RefCell;
+use crate::base::compress::{compress, decompress, CODEC_LZ4, CODEC_RAW, CODEC_ZSTD};
+use crate::base::{Lsn, PageId, Result, TreeId, PAGE_BYTES};
 
 pub const HEADER_BYTES: usize = 28;
 pub const RECORD_BYTES_MAX: usize = HEADER_BYTES + PAGE_BYTES;
 pub const KIND_IMAGE: u8 = 1;
-
-const CODEC_RAW: u8 = 0;
-const CODEC_LZ4: u8 = 1;
-const CODEC_ZSTD: u8 = 2;
 
 /// A compressed form must save at least this much, else reading it costs more than it saves.
 const SAVING_BYTES_MIN: usize = PAGE_BYTES / 16;
@@ -64,7 +60,7 @@ pub struct Header {
 pub fn pack(seed: u32, write: &PageWrite<'_>) -> Result<Packed> {
     assert_eq!(write.bytes.len(), PAGE_BYTES);
     let mut bytes = vec![0; HEADER_BYTES];
-    let codec = compress(write.compression, write.bytes, &mut bytes)?;
+    let codec = pack_page(write.compression, write.bytes, &mut bytes)?;
     let payload_bytes = bytes.len() - HEADER_BYTES;
     assert!(payload_bytes > 0 && payload_bytes <= PAGE_BYTES);
     bytes[0] = KIND_IMAGE;
@@ -132,8 +128,7 @@ pub fn unpack(
             out.copy_from_slice(payload);
             Some(PAGE_BYTES)
         }
-        CODEC_LZ4 => lz4_flex::block::decompress_into(payload, out).ok(),
-        CODEC_ZSTD => zstd_decompress(payload, out),
+        CODEC_LZ4 | CODEC_ZSTD => decompress(head.codec, payload, out),
         _ => return Err("record codec is unknown"),
     };
     if done == Some(PAGE_BYTES) {
@@ -144,63 +139,12 @@ pub fn unpack(
 }
 
 /// Appends the payload to `bytes` and answers its codec.
-fn compress(how: Compression, page: &[u8], bytes: &mut Vec<u8>) -> Result<u8> {
-    let limit = PAGE_BYTES - SAVING_BYTES_MIN;
-    let front = bytes.len();
-    let (codec, done) = match how {
-        Compression::None => (CODEC_RAW, None),
-        Compression::Lz4 => {
-            bytes.resize(front + lz4_flex::block::get_maximum_output_size(PAGE_BYTES), 0);
-            (CODEC_LZ4, lz4_flex::block::compress_into(page, &mut bytes[front..]).ok())
-        }
-        Compression::Zstd(level) => {
-            bytes.resize(front + zstd::zstd_safe::compress_bound(PAGE_BYTES), 0);
-            (CODEC_ZSTD, zstd_compress(level, page, &mut bytes[front..])?)
-        }
-    };
-    match done {
-        Some(n) if n <= limit => {
-            bytes.truncate(front + n);
-            Ok(codec)
-        }
-        _ => {
-            bytes.truncate(front);
-            bytes.extend_from_slice(page);
-            Ok(CODEC_RAW)
-        }
+fn pack_page(how: Compression, page: &[u8], bytes: &mut Vec<u8>) -> Result<u8> {
+    let codec = compress(how, page, PAGE_BYTES - SAVING_BYTES_MIN, bytes)?;
+    if codec == CODEC_RAW {
+        bytes.extend_from_slice(page);
     }
-}
-
-struct ZstdContexts {
-    compressor: Option<(i32, zstd::bulk::Compressor<'static>)>,
-    decompressor: Option<zstd::bulk::Decompressor<'static>>,
-}
-
-thread_local! {
-    /// Contexts are large and slow to make, so each thread keeps its own.
-    static ZSTD: RefCell<ZstdContexts> =
-        const { RefCell::new(ZstdContexts { compressor: None, decompressor: None }) };
-}
-
-fn zstd_compress(level: i32, page: &[u8], out: &mut [u8]) -> Result<Option<usize>> {
-    ZSTD.with_borrow_mut(|contexts| {
-        if contexts.compressor.as_ref().is_none_or(|(made_for, _)| *made_for != level) {
-            let made = zstd::bulk::Compressor::new(level)
-                .map_err(|e| Error::io("set up zstd for", "page compression", e))?;
-            contexts.compressor = Some((level, made));
-        }
-        let Some((_, compressor)) = &mut contexts.compressor else { return Ok(None) };
-        Ok(compressor.compress_to_buffer(page, out).ok())
-    })
-}
-
-fn zstd_decompress(payload: &[u8], out: &mut [u8]) -> Option<usize> {
-    ZSTD.with_borrow_mut(|contexts| {
-        if contexts.decompressor.is_none() {
-            contexts.decompressor = zstd::bulk::Decompressor::new().ok();
-        }
-        contexts.decompressor.as_mut()?.decompress_to_buffer(payload, out).ok()
-    })
+    Ok(codec)
 }
 
 #[cfg(test)]

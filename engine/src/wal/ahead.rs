@@ -1,9 +1,10 @@
 //! Reading along chains of records: what has left the ring is fetched in large pieces, so that a
-//! consumer of the log pays one read per piece and not one per record.
+//! consumer of the log pays one read per piece, or per packed batch, and not one per record.
 
 use super::append::Wal;
 use super::format::{block_down, block_up, Frame, BLOCK};
-use super::read::{checked, FIRST_READ_BYTES};
+use super::read::{checked, Unpacked, FIRST_READ_BYTES};
+use super::segments::Segments;
 use super::stats::count;
 use super::Record;
 use crate::base::{Error, Lsn, Result};
@@ -19,12 +20,15 @@ pub struct ReadAhead {
     piece: AlignedBuf,
     at: u64,
     bytes: u64,
+    /// The packed batch that was read last.
+    batch: Option<Unpacked>,
 }
 
 impl ReadAhead {
     /// For chains from young to old.
     pub fn backward() -> ReadAhead {
-        ReadAhead { backward: true, piece: AlignedBuf::new(BLOCK as usize), at: 0, bytes: 0 }
+        let piece = AlignedBuf::new(BLOCK as usize);
+        ReadAhead { backward: true, piece, at: 0, bytes: 0, batch: None }
     }
 
     /// For short chains, each younger than the one before.
@@ -32,7 +36,13 @@ impl ReadAhead {
         ReadAhead { backward: false, ..ReadAhead::backward() }
     }
 
-    fn record(&self, lsn: u64) -> Result<Option<Record>> {
+    fn record(&self, segments: &Segments, lsn: u64) -> Result<Option<Record>> {
+        if let Some(batch) = self.batch.as_ref().filter(|batch| batch.contains(lsn)) {
+            return batch.record(lsn).map(Some);
+        }
+        if !segments.is_plain(lsn) {
+            return Ok(None);
+        }
         let Some(skip) = lsn.checked_sub(self.at).filter(|&skip| skip < self.bytes) else {
             return Ok(None);
         };
@@ -52,11 +62,17 @@ impl Wal {
         if lsn < self.oldest() {
             return Err(Error::NotRetained);
         }
-        if let Some(record) = ahead.record(lsn.0)? {
+        if let Some(record) = ahead.record(&self.segments, lsn.0)? {
             return Ok(record);
         }
         if let Some(record) = self.read_memory(lsn)? {
             return Ok(record);
+        }
+        if let Some(batch) = self.unpacked(lsn)? {
+            count(&self.counters.ahead_reads, 1);
+            let record = batch.record(lsn.0);
+            ahead.batch = Some(batch);
+            return record;
         }
         let oldest = self.oldest().0;
         let (from, to) = match ahead.backward {
@@ -81,7 +97,7 @@ impl Wal {
                 if lsn < self.oldest() {
                     return Err(Error::NotRetained);
                 }
-                if let Some(record) = ahead.record(lsn.0)? {
+                if let Some(record) = ahead.record(&self.segments, lsn.0)? {
                     return Ok(record);
                 }
             }

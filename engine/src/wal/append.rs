@@ -2,11 +2,13 @@
 
 use super::election::Election;
 use super::format::{Control, BLOCK, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, STREAM_START};
+use super::pack::{Choice, Packer};
 use super::ring::{Geometry, Ring};
 use super::segments::{create_segment, segment_path, Segments};
 use super::stats::{value, Counters, WalStats};
 use super::waiter::Waiter;
 use super::{Appended, WalOptions};
+use crate::base::compress::Compression;
 use crate::base::{Error, Lsn, Result};
 use crate::os::planted::{self, Bug};
 use crate::os::rank::Rank;
@@ -31,6 +33,7 @@ const ENDING_SHARE: u64 = 16;
 pub(super) struct Io {
     /// Segments with plain writes that no sync has covered yet.
     pub unsynced: Vec<u64>,
+    pub packer: Packer,
 }
 
 /// The log. See the room's invariants.
@@ -39,6 +42,7 @@ pub struct Wal {
     pub(super) dir: PathBuf,
     pub(super) capacity_bytes: AtomicU64,
     pub(super) incarnation: u64,
+    pub(super) compression: Choice,
     pub(super) ring: Ring,
     pub(super) segments: Segments,
     pub(super) election: Mutex<Election<Arc<Waiter>>>,
@@ -90,6 +94,7 @@ impl Wal {
             dir: options.dir,
             capacity_bytes: AtomicU64::new(options.capacity_bytes),
             incarnation: control.incarnation,
+            compression: Choice::new(options.compression),
             ring: Ring::new(control.start, geometry),
             segments,
             election: Mutex::ranked(Rank::LogElection, Election::default()),
@@ -178,6 +183,11 @@ impl Wal {
     /// From the next [`Wal::prepare_step`] on; see [`WalOptions::capacity_bytes`].
     pub fn set_capacity_bytes(&self, bytes: u64) {
         self.capacity_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// For the batches that are written from now on; see [`WalOptions::compression`].
+    pub fn set_compression(&self, how: Compression) {
+        self.compression.set(how);
     }
 
     fn poison_unless_full<T>(&self, result: Result<T>) -> Result<T> {

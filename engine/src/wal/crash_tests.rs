@@ -3,6 +3,7 @@
 use super::format::BLOCK;
 use super::tests::{anchor_at, options, recover, Records, DIR};
 use super::*;
+use crate::base::compress::Compression;
 use crate::base::{Error, Result};
 use crate::os::sim::{Fault, SimOs, SimRng};
 use crate::os::{OpenMode, Os};
@@ -59,6 +60,11 @@ fn random_options(rng: &mut SimRng) -> WalOptions {
         segment_bytes,
         capacity_bytes: segment_bytes * rng.below(20),
         cache_bytes: BLOCK * (8 + rng.below(40)),
+        compression: match rng.below(3) {
+            0 => Compression::None,
+            1 => Compression::Lz4,
+            _ => Compression::Zstd(1),
+        },
         ..options()
     }
 }
@@ -84,7 +90,10 @@ impl Run {
         };
         self.model.unique += 1;
         let mut fill = SimRng::new(self.model.unique);
-        let payload: Vec<u8> = (0..bytes).map(|_| fill.next_u64() as u8).collect();
+        // Half of them can be compressed, more or less.
+        let period = if fill.chance(50) { 1 + fill.below(200) } else { bytes.max(1) };
+        let pattern: Vec<u8> = (0..period).map(|_| fill.next_u64() as u8).collect();
+        let payload: Vec<u8> = pattern.iter().copied().cycle().take(bytes as usize).collect();
         let kind = fill.below(RECORD_KINDS as u64) as u8;
         let cut = fill.below(bytes + 1) as usize;
         let at = wal.append(kind, &[&payload[..cut], &payload[cut..]]);

@@ -7,14 +7,45 @@
 
 use super::append::{Io, Wal};
 use super::election::{Mode, Need, Progress};
+use super::format::BatchHeader;
 use super::ring::{Leading, Piece, Sealed};
 use super::stats::count;
 use super::waiter::{Answer, Waiter};
 use crate::base::{Error, Lsn, Result};
 use crate::os::observe::{self, Wait};
 use crate::os::planted::{self, Bug};
+use crate::os::AlignedBuf;
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
+
+/// Batches that are packed before they are written.
+const PACKED_MAX: usize = 16;
+
+/// What one write has.
+enum Stored<'a> {
+    /// Batches as they are in memory.
+    Plain(Piece<'a>),
+    Packed {
+        lsn: u64,
+        bytes: AlignedBuf,
+    },
+}
+
+impl Stored<'_> {
+    fn lsn(&self) -> u64 {
+        match self {
+            Stored::Plain(piece) => piece.lsn,
+            Stored::Packed { lsn, .. } => *lsn,
+        }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Stored::Plain(piece) => piece.bytes(),
+            Stored::Packed { bytes, .. } => bytes,
+        }
+    }
+}
 
 /// Gives up the lead on every way out, also by a panic.
 struct Lead<'a> {
@@ -140,12 +171,11 @@ impl Wal {
         for batch in &batches {
             leading.finish(batch, self.incarnation, self.durable().0);
         }
-        if let (Some(first), Some(last)) = (batches.first(), batches.last()) {
-            let (from, to) = (first.start, last.next());
-            if self.write_batches(&leading, &mut io, mode, from, to)? {
+        if let Some(last) = batches.last() {
+            if self.write_batches(&leading, &mut io, mode, &batches)? {
                 count(&self.counters.flushes_by_one_write, 1);
             }
-            leading.written(to);
+            leading.written(last.next());
         }
         if mode == Mode::Sync {
             for &number in &io.unsynced {
@@ -184,36 +214,69 @@ impl Wal {
         leading: &Leading<'_>,
         io: &mut Io,
         mode: Mode,
-        from: u64,
-        to: u64,
+        batches: &[Sealed],
     ) -> Result<bool> {
-        let pieces = leading.pieces(from, to);
-        assert_eq!(pieces.iter().map(|p| p.bytes().len() as u64).sum::<u64>(), to - from);
-        count(&self.counters.writes, pieces.len() as u64);
-        count(&self.counters.written_bytes, to - from);
-        // A data-sync write covers its own bytes only: what was written ahead needs a sync, and
-        // one sync then serves for all.
-        if let (Mode::Sync, true, [piece]) = (mode, io.unsynced.is_empty(), &pieces[..]) {
-            self.write_piece(piece, true)?;
-            return Ok(true);
-        }
-        for piece in &pieces {
-            let number = self.segments.number_of(piece.lsn);
-            if !io.unsynced.contains(&number) {
-                io.unsynced.push(number);
+        // What is packed has a buffer until it is written: not too many at a time.
+        let mut groups = batches.chunks(PACKED_MAX).peekable();
+        while let Some(group) = groups.next() {
+            let writes = self.stored(leading, io, group)?;
+            // A data-sync write covers its own bytes only: what was written ahead needs a sync, and
+            // one sync then serves for all.
+            if let (Mode::Sync, true, None, [write]) =
+                (mode, io.unsynced.is_empty(), groups.peek(), &writes[..])
+            {
+                self.write(write, true)?;
+                return Ok(true);
             }
-            self.write_piece(piece, false)?;
+            for write in &writes {
+                let number = self.segments.number_of(write.lsn());
+                if !io.unsynced.contains(&number) {
+                    io.unsynced.push(number);
+                }
+                self.write(write, false)?;
+            }
         }
         Ok(false)
     }
 
-    fn write_piece(&self, piece: &Piece<'_>, durable: bool) -> Result<()> {
-        let Some((file, offset)) = self.segments.locate(piece.lsn) else {
+    /// Finished batches as they go to the files, packed where that pays.
+    fn stored<'a>(
+        &self,
+        leading: &'a Leading<'_>,
+        io: &mut Io,
+        batches: &[Sealed],
+    ) -> Result<Vec<Stored<'a>>> {
+        let (Some(first), Some(last)) = (batches.first(), batches.last()) else {
+            return Ok(Vec::new());
+        };
+        let mut out = Vec::new();
+        let mut plain_from = first.start;
+        let plain = |from, to| leading.pieces(from, to).into_iter().map(Stored::Plain);
+        for batch in batches {
+            let (header, packed) = io.packer.pack(self.compression.get(), leading, batch)?;
+            self.segments.note(&match planted::is(Bug::PackedTakenForPlain) {
+                true => BatchHeader { packed: None, ..header },
+                false => header,
+            });
+            let Some(bytes) = packed else { continue };
+            out.extend(plain(plain_from, batch.start));
+            out.push(Stored::Packed { lsn: batch.start, bytes });
+            plain_from = batch.next();
+        }
+        out.extend(plain(plain_from, last.next()));
+        Ok(out)
+    }
+
+    fn write(&self, what: &Stored<'_>, durable: bool) -> Result<()> {
+        let Some((file, offset)) = self.segments.locate(what.lsn()) else {
             unreachable!("room was made before")
         };
+        let bytes = what.bytes();
+        count(&self.counters.writes, 1);
+        count(&self.counters.written_bytes, bytes.len() as u64);
         let result = match durable && !planted::is(Bug::LogWriteNotDurable) {
-            true => file.write_durable(piece.bytes(), offset),
-            false => file.write_at(piece.bytes(), offset),
+            true => file.write_durable(bytes, offset),
+            false => file.write_at(bytes, offset),
         };
         // The blocks were there: even a full disk is a failed write here, not a missing segment.
         let result = match result {

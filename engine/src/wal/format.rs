@@ -6,16 +6,19 @@
 //! segment file: one header block   magic u32, check u32, version u32, release u32,
 //!                                  number u64, segment_bytes u64
 //!               then segment_bytes of the stream
-//! batch:  magic u32, check u32, lsn u64, incarnation u64, durable_before u64, length u32, 0 u32,
-//!         records up to length, zeros up to the block's end
+//! batch:  magic u32, check u32, lsn u64, incarnation u64, durable_before u64, length u32,
+//!         packed u24, codec u8; plain (both 0): records up to length, zeros up to the block's end;
+//!         packed: the compressed records up to packed, zeros up to the block's end, and then, up to
+//!         the block's end after length, whatever was there before
 //! record: kind u8, payload length varint, check 3 bytes, payload
 //! ```
-//! Integers are little-endian. The check of a batch covers everything after it up to `length`
-//! and is seeded by the incarnation. That of a record covers kind, length, payload and its LSN.
+//! Integers are little-endian. The check of a batch covers everything after it up to `length`, or up
+//! to `packed`, and is seeded by the incarnation. That of a record covers kind, length, payload and its LSN.
 
 use super::RECORD_KINDS;
 use crate::base::checksum::checksum;
 use crate::base::codec::{put_u32, put_u64, Reader};
+use crate::base::compress::{decompress, CODEC_RAW};
 use crate::base::limits::RECORD_BYTES_MAX;
 use crate::base::{formats, Error, Lsn, Result, BLOCK_BYTES};
 
@@ -41,6 +44,11 @@ const _: () = assert!(
 const _: () = assert!(RECORD_BYTES_MAX < 1 << 21, "three bytes of varint");
 const _: () = assert!(BATCH_HEADER_BYTES < BLOCK);
 
+/// Of the header's word for packed batches: its length; the codec is above.
+const PACKED_BITS: u32 = 24;
+const PACKED_MASK: u32 = (1 << PACKED_BITS) - 1;
+const _: () = assert!(BATCH_BYTES_MAX <= PACKED_MASK as u64);
+
 const CONTROL_MAGIC: u32 = 0x4c57_4331;
 const SEGMENT_MAGIC: u32 = 0x4c57_5331;
 const BATCH_MAGIC: u32 = 0x4c57_4231;
@@ -52,6 +60,11 @@ pub(super) fn block_up(lsn: u64) -> u64 {
 
 pub(super) fn block_down(lsn: u64) -> u64 {
     lsn - lsn % BLOCK
+}
+
+/// Damage at a position of the log.
+pub(super) fn corrupt(what: &str, lsn: u64) -> Error {
+    Error::corrupt(what, format!("log position {lsn}"))
 }
 
 /// What the checkpoint remembers of the log.
@@ -165,6 +178,14 @@ pub(super) fn decode_segment_header(block: &[u8]) -> Result<(u64, u64)> {
     Ok((r.u64()?, r.u64()?))
 }
 
+/// How the records of a packed batch stand in the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Packed {
+    pub codec: u8,
+    /// Header and compressed records, without padding.
+    pub bytes: u64,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BatchHeader {
     pub lsn: u64,
@@ -172,6 +193,7 @@ pub(super) struct BatchHeader {
     pub durable_before: u64,
     /// Header and records, without padding.
     pub length: u64,
+    pub packed: Option<Packed>,
 }
 
 impl BatchHeader {
@@ -185,6 +207,11 @@ impl BatchHeader {
         block_up(self.end())
     }
 
+    /// Bytes in the file, without padding: what the check covers.
+    pub fn stored_bytes(&self) -> u64 {
+        self.packed.map_or(self.length, |packed| packed.bytes)
+    }
+
     fn seed(&self) -> u32 {
         (self.incarnation as u32) ^ ((self.incarnation >> 32) as u32).rotate_left(16)
     }
@@ -195,10 +222,14 @@ impl BatchHeader {
         out[8..16].copy_from_slice(&self.incarnation.to_le_bytes());
         out[16..24].copy_from_slice(&self.durable_before.to_le_bytes());
         out[24..28].copy_from_slice(&(self.length as u32).to_le_bytes());
+        if let Some(Packed { codec, bytes }) = self.packed {
+            let word = bytes as u32 | u32::from(codec) << PACKED_BITS;
+            out[28..].copy_from_slice(&word.to_le_bytes());
+        }
         out
     }
 
-    /// The header's bytes, given the pieces of the body in order.
+    /// The header's bytes, given the pieces of the body, as it stands in the file, in order.
     pub fn encode<'a>(
         &self,
         body: impl Iterator<Item = &'a [u8]>,
@@ -207,13 +238,14 @@ impl BatchHeader {
         assert!(self.durable_before <= self.lsn);
         assert!(self.length >= BATCH_HEADER_BYTES);
         assert!(self.length <= BATCH_BYTES_MAX);
+        assert!(self.packed.is_none_or(|packed| packed.bytes < self.length));
         let tail = self.tail();
         let mut bytes = 0;
         let check = body.fold(checksum(self.seed(), &tail), |check, piece| {
             bytes += piece.len() as u64;
             checksum(check, piece)
         });
-        assert_eq!(bytes + BATCH_HEADER_BYTES, self.length);
+        assert_eq!(bytes + BATCH_HEADER_BYTES, self.stored_bytes());
         let mut out = [0; BATCH_HEADER_BYTES as usize];
         out[..4].copy_from_slice(&BATCH_MAGIC.to_le_bytes());
         out[4..8].copy_from_slice(&check.to_le_bytes());
@@ -233,16 +265,46 @@ impl BatchHeader {
             incarnation: r.u64().ok()?,
             durable_before: r.u64().ok()?,
             length: u64::from(r.u32().ok()?),
+            packed: packed_of(r.u32().ok()?),
         };
         let in_range = (BATCH_HEADER_BYTES..=BATCH_BYTES_MAX).contains(&header.length);
-        (header.lsn == at && header.durable_before <= at && in_range).then_some(header)
+        let fits = header.packed.is_none_or(|packed| {
+            (BATCH_HEADER_BYTES..header.length).contains(&packed.bytes) && packed.codec != CODEC_RAW
+        });
+        (header.lsn == at && header.durable_before <= at && in_range && fits).then_some(header)
     }
 
-    /// Whether `bytes`, the whole batch without padding, is what was written.
+    /// Whether `bytes`, the whole batch as it stands in the file, without padding, is what was
+    /// written.
     pub fn verify(&self, bytes: &[u8]) -> bool {
-        assert_eq!(bytes.len() as u64, self.length);
+        assert_eq!(bytes.len() as u64, self.stored_bytes());
         let check = checksum(self.seed(), &bytes[8..]);
         bytes[4..8] == check.to_le_bytes()
+    }
+}
+
+/// The word of a header that tells how its batch is packed.
+fn packed_of(word: u32) -> Option<Packed> {
+    let packed =
+        Packed { codec: (word >> PACKED_BITS) as u8, bytes: u64::from(word & PACKED_MASK) };
+    (word != 0).then_some(packed)
+}
+
+/// The verified packed batch `bytes` as it was in memory, behind room for its header, which nobody
+/// looks at: so records have the places that their LSNs tell.
+pub(super) fn unpack(
+    header: &BatchHeader,
+    packed: Packed,
+    bytes: &[u8],
+    out: &mut Vec<u8>,
+) -> Result<()> {
+    out.clear();
+    out.resize(header.length as usize, 0);
+    let body = &mut out[BATCH_HEADER_BYTES as usize..];
+    let form = bytes.get(BATCH_HEADER_BYTES as usize..packed.bytes as usize);
+    match form.and_then(|form| decompress(packed.codec, form, body)) {
+        Some(n) if n == body.len() => Ok(()),
+        _ => Err(corrupt("a batch does not decompress", header.lsn)),
     }
 }
 
@@ -356,7 +418,9 @@ mod tests {
 
     #[test]
     fn a_batch_of_another_incarnation_or_place_does_not_verify() {
-        let header = BatchHeader { lsn: 8192, incarnation: 3, durable_before: 4096, length: 45 };
+        let (incarnation, durable_before) = (3, 4096);
+        let header =
+            BatchHeader { lsn: 8192, incarnation, durable_before, length: 45, packed: None };
         let mut bytes = header.encode([&b"ab"[..], b"cde"].into_iter()).to_vec();
         bytes.extend_from_slice(b"abcde");
         assert_eq!(BatchHeader::decode(&bytes, 8192), Some(header));

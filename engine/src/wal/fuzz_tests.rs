@@ -37,7 +37,8 @@ fn fuzz_log_batches() {
         body.extend_from_slice(payload);
     }
     let length = BATCH_HEADER_BYTES + body.len() as u64;
-    let header = BatchHeader { lsn: at, incarnation: 3, durable_before: 4096, length };
+    let (incarnation, durable_before) = (3, 4096);
+    let header = BatchHeader { lsn: at, incarnation, durable_before, length, packed: None };
     let mut batch = header.encode([&body[..]].into_iter()).to_vec();
     batch.extend_from_slice(&body);
     fuzz("log batches", &[batch], &mut |bytes| {

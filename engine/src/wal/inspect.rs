@@ -2,8 +2,9 @@
 
 use super::append::{control_path, Wal};
 use super::format::{Control, BLOCK, STREAM_START};
-use super::read::{visit_records, Scanner};
+use super::read::visit_records;
 use super::recover::{choose_files, open_files, read_control};
+use super::scanner::Scanner;
 use super::segments::Segments;
 use super::RecordRef;
 use crate::base::{Error, Lsn, Result};
@@ -92,6 +93,8 @@ pub struct BatchInfo {
     pub lsn: Lsn,
     /// Behind its last record.
     pub end: Lsn,
+    /// In the file, without padding: fewer if it is packed.
+    pub stored_bytes: u64,
     pub incarnation: u64,
     pub durable_before: Lsn,
 }
@@ -131,6 +134,7 @@ pub fn scan_files(
         let info = BatchInfo {
             lsn: Lsn(header.lsn),
             end: Lsn(header.end()),
+            stored_bytes: header.stored_bytes(),
             incarnation: header.incarnation,
             durable_before: Lsn(header.durable_before),
         };

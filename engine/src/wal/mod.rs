@@ -23,7 +23,11 @@
 //! 8. A segment's file is fully allocated, written once, has its header and its name durable
 //!    before the first batch in it is written. No room for one, on the disk or in the table
 //!    of open files, is [`Full`](crate::base::Error::Full) and may be tried again. Any other failed write or sync poisons the log for ever.
-//! 9. Nobody waits in [`Wal::append`]: it takes the reservation mutex for arithmetic only.
+//! 9. A packed batch has the LSNs that it would have if it was plain: it takes fewer blocks at the same
+//!    place, and the rest of its blocks keep what they had, perhaps a batch of an earlier life of the
+//!    log. So a batch is found by the notes of its segment (`forms.rs`) or by a walk from the first
+//!    one of the segment, never by looking at the blocks before a position.
+//! 10. Nobody waits in [`Wal::append`]: it takes the reservation mutex for arithmetic only.
 //!
 //! Life of a batch: *open* (`Ring::append` reserves and copies into it) -> *sealed* (`Ring::seal`,
 //! or an append that finds it large enough; no more reservations) -> *finished* (`Leading::finish`:
@@ -37,12 +41,15 @@ mod append;
 mod election;
 mod flush;
 mod format;
+mod forms;
 #[cfg(test)]
 mod fuzz_tests;
 mod inspect;
+mod pack;
 mod read;
 mod recover;
 mod ring;
+mod scanner;
 mod segments;
 mod stats;
 mod waiter;
@@ -51,6 +58,8 @@ mod waiter;
 mod bench;
 #[cfg(test)]
 mod crash_tests;
+#[cfg(test)]
+mod pack_tests;
 #[cfg(test)]
 mod tests;
 
@@ -61,6 +70,7 @@ pub use inspect::{
     damaged_control_copies, inspect, scan_files, BatchInfo, LogVisitor, SegmentState,
 };
 
+use crate::base::compress::Compression;
 use crate::base::Lsn;
 use std::path::PathBuf;
 
@@ -78,6 +88,8 @@ pub struct WalOptions {
     pub segment_bytes: u64,
     /// Recent log kept in memory.
     pub cache_bytes: u64,
+    /// How batches are packed; those that are in the log stay as they are.
+    pub compression: Compression,
 }
 
 impl WalOptions {
@@ -87,6 +99,7 @@ impl WalOptions {
             capacity_bytes: 1 << 30,
             segment_bytes: 16 << 20,
             cache_bytes: 32 << 20,
+            compression: Compression::Lz4,
         }
     }
 }

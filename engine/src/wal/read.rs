@@ -2,10 +2,10 @@
 
 use super::append::Wal;
 use super::format::{
-    block_down, block_up, BatchHeader, Frame, BATCH_BYTES_MAX, BATCH_HEADER_BYTES, BLOCK,
-    FRAME_HEAD_BYTES_MAX, STREAM_START,
+    block_down, block_up, corrupt, BatchHeader, Frame, BATCH_HEADER_BYTES, BLOCK,
+    FRAME_HEAD_BYTES_MAX,
 };
-use super::segments::Segments;
+use super::scanner::Scanner;
 use super::stats::count;
 use super::{Record, RecordRef};
 use crate::base::{Error, Lsn, Result};
@@ -13,14 +13,8 @@ use crate::os::AlignedBuf;
 
 /// Read for a single record before its length is known: most records fit.
 pub(super) const FIRST_READ_BYTES: u64 = 2 * BLOCK;
-/// Read ahead by a scan.
-const WINDOW_BYTES: u64 = 1 << 20;
 
 pub(super) type Visit<'a> = &'a mut dyn FnMut(Lsn, RecordRef<'_>) -> Result<()>;
-
-fn corrupt(what: &str, lsn: u64) -> Error {
-    Error::corrupt(what, format!("log position {lsn}"))
-}
 
 impl Wal {
     /// The record that starts at `lsn`, if it is kept.
@@ -32,12 +26,40 @@ impl Wal {
             return Ok(record);
         }
         count(&self.counters.disk_reads, 1);
-        let result = self.read_disk(lsn.0);
-        // The file may have been given to another segment meanwhile.
+        if let Some(batch) = self.unpacked(lsn)? {
+            return batch.record(lsn.0);
+        }
+        let result = self.read_plain(lsn.0);
+        self.checked_place(lsn, result)
+    }
+
+    /// What was read at `lsn`, if that is still kept: the file may have been given to another segment
+    /// meanwhile.
+    fn checked_place<T>(&self, lsn: Lsn, result: Result<T>) -> Result<T> {
         if lsn < self.oldest() {
             return Err(Error::NotRetained);
         }
         result.map_err(|error| self.segments.at_place(lsn.0, error))
+    }
+
+    /// The batch around `lsn`, which has left the memory, if it is packed.
+    pub(super) fn unpacked(&self, lsn: Lsn) -> Result<Option<Unpacked>> {
+        if self.segments.is_plain(lsn.0) {
+            return Ok(None);
+        }
+        let result = self.read_batch(lsn.0);
+        self.checked_place(lsn, result)
+    }
+
+    fn read_batch(&self, lsn: u64) -> Result<Option<Unpacked>> {
+        let mut scanner = Scanner::single(&self.segments, self.ring.written());
+        let Some(start) = scanner.find_batch(lsn)? else { return Err(corrupt("no batch", lsn)) };
+        let Some(header) = scanner.batch(start)? else { return Err(corrupt("batch damaged", lsn)) };
+        if header.packed.is_none() {
+            return Ok(None);
+        }
+        let bytes = scanner.bytes(&header)?.to_vec();
+        Ok(Some(Unpacked { start, bytes }))
     }
 
     /// The record, if it has not left the memory yet; `lsn` is kept.
@@ -66,7 +88,8 @@ impl Wal {
         checked(frame, payload, lsn).map(Some)
     }
 
-    fn read_disk(&self, lsn: u64) -> Result<Record> {
+    /// From a plain batch.
+    fn read_plain(&self, lsn: u64) -> Result<Record> {
         let start = block_down(lsn);
         let to = (start + FIRST_READ_BYTES).min(self.ring.written());
         let mut buf = AlignedBuf::new((to - start) as usize);
@@ -119,6 +142,29 @@ impl Wal {
     }
 }
 
+/// A packed batch as it was in memory.
+pub(super) struct Unpacked {
+    start: u64,
+    bytes: Vec<u8>,
+}
+
+impl Unpacked {
+    pub fn contains(&self, lsn: u64) -> bool {
+        (self.start..self.start + self.bytes.len() as u64).contains(&lsn)
+    }
+
+    pub fn record(&self, lsn: u64) -> Result<Record> {
+        let at = lsn.checked_sub(self.start).filter(|&at| at >= BATCH_HEADER_BYTES);
+        let bytes = at.and_then(|at| self.bytes.get(at as usize..));
+        let Some(bytes) = bytes else { return Err(corrupt("reference to no record", lsn)) };
+        let frame = Frame::decode(bytes, lsn)?;
+        match bytes.get(frame.head_bytes..frame.bytes()) {
+            Some(payload) => checked(frame, payload.to_vec(), lsn),
+            None => Err(corrupt("record too long", lsn)),
+        }
+    }
+}
+
 pub(super) fn checked(frame: Frame, payload: Vec<u8>, lsn: u64) -> Result<Record> {
     if !frame.verify(&payload, lsn) {
         return Err(corrupt("record check", lsn));
@@ -146,90 +192,4 @@ pub(super) fn visit_records(
         at += frame.bytes();
     }
     Ok(())
-}
-
-/// Reads batches from the files through a window.
-pub(super) struct Scanner<'a> {
-    segments: &'a Segments,
-    /// Nothing at or after this is looked at.
-    limit: u64,
-    window: AlignedBuf,
-    window_at: u64,
-    window_bytes: u64,
-}
-
-impl<'a> Scanner<'a> {
-    pub fn new(segments: &'a Segments, limit: u64) -> Self {
-        assert!(limit % BLOCK == 0);
-        let window = AlignedBuf::new(BLOCK as usize);
-        Scanner { segments, limit, window, window_at: 0, window_bytes: 0 }
-    }
-
-    /// The stream's bytes in `at..at + len`; `None` when they reach beyond the limit.
-    fn fetch(&mut self, at: u64, len: u64) -> Result<Option<&[u8]>> {
-        if at + len > self.limit {
-            return Ok(None);
-        }
-        let inside = at >= self.window_at && at + len <= self.window_at + self.window_bytes;
-        if !inside {
-            let start = block_down(at);
-            let need = block_up(at + len) - start;
-            let n = need.max(WINDOW_BYTES).min(self.limit - start);
-            if n > self.window.len() as u64 {
-                self.window = AlignedBuf::new(n as usize);
-            }
-            self.window_bytes = 0;
-            self.segments.read(start, &mut self.window[..n as usize])?;
-            (self.window_at, self.window_bytes) = (start, n);
-        }
-        let skip = (at - self.window_at) as usize;
-        Ok(Some(&self.window[skip..skip + len as usize]))
-    }
-
-    /// The header of the intact batch at `at`.
-    pub fn batch(&mut self, at: u64) -> Result<Option<BatchHeader>> {
-        assert!(at % BLOCK == 0);
-        let Some(block) = self.fetch(at, BLOCK)? else { return Ok(None) };
-        let Some(header) = BatchHeader::decode(block, at) else { return Ok(None) };
-        let Some(bytes) = self.fetch(at, header.length)? else { return Ok(None) };
-        Ok(header.verify(bytes).then_some(header))
-    }
-
-    /// The bytes of a batch found before, without padding.
-    pub fn bytes(&mut self, header: &BatchHeader) -> Result<&[u8]> {
-        let found = self.fetch(header.lsn, header.length)?;
-        found.ok_or_else(|| corrupt("batch went away", header.lsn))
-    }
-
-    /// Where the batch starts that holds the record at `from`, or starts at or after `from`
-    /// when that is the end of another. `None`: nothing is at `from`, an end of the log.
-    pub fn find_batch(&mut self, from: u64) -> Result<Option<u64>> {
-        let boundary = from % BLOCK == 0;
-        if boundary && self.batch(from)?.is_some() {
-            return Ok(Some(from));
-        }
-        // Never in an earlier segment: invariant 2.
-        let segment = from - from % self.segments.segment_bytes;
-        let low = segment.max(STREAM_START).max(from.saturating_sub(BATCH_BYTES_MAX));
-        let mut at = block_down(from);
-        let window = block_up(low).min(at);
-        self.fetch(window, (at + BLOCK).min(self.limit).saturating_sub(window))?;
-        loop {
-            if let Some(header) = self.batch(at)? {
-                return match from {
-                    _ if from < header.next() => Ok(Some(at)),
-                    _ if from == header.next() => Ok(None),
-                    _ => Err(corrupt("gap before a record", from)),
-                };
-            }
-            if at < low + BLOCK {
-                break;
-            }
-            at -= BLOCK;
-        }
-        match boundary {
-            true => Ok(None),
-            false => Err(corrupt("no batch around a record", from)),
-        }
-    }
 }

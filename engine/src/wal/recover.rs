@@ -11,7 +11,8 @@
 
 use super::append::{check_options, control_path, write_control, Wal};
 use super::format::{decode_segment_header, BatchHeader, Control, BLOCK, STREAM_START};
-use super::read::{visit_records, Scanner, Visit};
+use super::read::{visit_records, Visit};
+use super::scanner::Scanner;
 use super::segments::{place_of, segment_number, segment_path, Segments};
 use super::{WalAnchor, WalOptions};
 use crate::base::{Error, Result};
@@ -227,6 +228,7 @@ fn follow_chain(
             break;
         }
         incarnation = header.incarnation;
+        segments.note(&header);
         visit_records(&header, scanner.bytes(&header)?, from, u64::MAX, visit)?;
         at = header.next();
     }
@@ -303,7 +305,8 @@ fn check_stray(control: &Control, stray: &Found, end: u64, segment_bytes: u64) -
         let rest = &buf[at as usize..bytes as usize];
         let Some(header) = BatchHeader::decode(rest, base + at) else { continue };
         // One that goes on in the next file cannot be verified; its header is proof enough.
-        let intact = rest.get(..header.length as usize).is_none_or(|b| header.verify(b));
+        let stored = rest.get(..header.stored_bytes() as usize);
+        let intact = stored.is_none_or(|bytes| header.verify(bytes));
         if intact && header.incarnation >= control.incarnation {
             return Err(acknowledged_behind(&header, end));
         }

@@ -486,6 +486,7 @@ impl Leading<'_> {
             incarnation,
             durable_before,
             length: batch.end - batch.start,
+            packed: None,
         };
         let header = header.encode(pieces);
         let (Some(first), Some(last)) = (chunks.first(), chunks.last()) else {
@@ -502,6 +503,11 @@ impl Leading<'_> {
             let put = unsafe { last.put(batch.end, padding) };
             assert_eq!(put, padding.len());
         }
+    }
+
+    pub fn crosses_segment(&self, batch: &Sealed) -> bool {
+        let segment_bytes = self.ring.geometry.segment_bytes;
+        batch.start / segment_bytes != (batch.next() - 1) / segment_bytes
     }
 
     /// The bytes of finished batches in `from..to`, cut at chunk and segment boundaries.

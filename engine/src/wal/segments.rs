@@ -6,7 +6,8 @@
 //!
 //! Stale batches in a recycled file carry LSNs of its earlier number and are never valid.
 
-use super::format::{encode_segment_header, BLOCK, STREAM_START};
+use super::format::{encode_segment_header, BatchHeader, BLOCK, STREAM_START};
+use super::forms::Forms;
 use super::stats::{count, value};
 use crate::base::{Error, Result};
 use crate::os::rank::Rank;
@@ -38,9 +39,15 @@ pub(super) struct Segments {
 struct Set {
     /// Number of the first of `files`; the numbers are consecutive.
     first: u64,
-    files: VecDeque<Arc<dyn File>>,
+    files: VecDeque<Kept>,
     /// No longer needed, lowest number first: so that what stays on disk stays consecutive.
     free: VecDeque<Free>,
+}
+
+/// A file of the stream.
+struct Kept {
+    file: Arc<dyn File>,
+    forms: Forms,
 }
 
 /// A file that is kept for reuse, and open: its next use needs no new handle.
@@ -101,6 +108,8 @@ impl Segments {
     ) -> Segments {
         let oldest = (first * segment_bytes).max(STREAM_START);
         let end = (first + files.len() as u64) * segment_bytes;
+        let kept = |file| Kept { file, forms: Forms::new(segment_bytes) };
+        let files = files.into_iter().map(kept).collect();
         Segments {
             os,
             dir,
@@ -133,8 +142,44 @@ impl Segments {
     pub fn locate(&self, lsn: u64) -> Option<(Arc<dyn File>, u64)> {
         let set = self.set.read();
         let index = self.number_of(lsn).checked_sub(set.first)?;
-        let file = set.files.get(index as usize)?;
+        let file = &set.files.get(index as usize)?.file;
         Some((Arc::clone(file), BLOCK + lsn % self.segment_bytes))
+    }
+
+    /// Notes how a batch stands in the files: one that was written, or that a walk has come to.
+    pub fn note(&self, header: &BatchHeader) {
+        let set = self.set.read();
+        let mut at = header.lsn;
+        while at < header.next() {
+            let number = self.number_of(at);
+            let to = header.next().min((number + 1) * self.segment_bytes);
+            let kept = number.checked_sub(set.first).and_then(|i| set.files.get(i as usize));
+            if let Some(kept) = kept {
+                let low = number * self.segment_bytes;
+                let starts = at == header.lsn;
+                kept.forms.note(at - low, to - low, starts, header.packed.is_some());
+            }
+            at = to;
+        }
+    }
+
+    /// Whether `lsn` is known to lie in a batch that is not packed.
+    pub fn is_plain(&self, lsn: u64) -> bool {
+        self.with_forms(lsn, |forms, offset| forms.is_plain(offset)).unwrap_or(false)
+    }
+
+    /// Where the batch around `lsn` starts, if that is known and in the same segment.
+    pub fn batch_start(&self, lsn: u64) -> Option<u64> {
+        let offset = lsn % self.segment_bytes;
+        let start = self.with_forms(lsn, |forms, offset| forms.start(offset))??;
+        Some(lsn - offset + start)
+    }
+
+    fn with_forms<T>(&self, lsn: u64, look: impl FnOnce(&Forms, u64) -> T) -> Option<T> {
+        let set = self.set.read();
+        let index = self.number_of(lsn).checked_sub(set.first)?;
+        let kept = set.files.get(index as usize)?;
+        Some(look(&kept.forms, lsn % self.segment_bytes))
     }
 
     pub fn sync(&self, number: u64) -> Result<()> {
@@ -166,8 +211,8 @@ impl Segments {
         let keep = self.number_of(low);
         while set.first < keep && set.files.len() > 1 {
             let number = set.first;
-            let Some(file) = set.files.pop_front() else { break };
-            set.free.push_back(Free { number, file });
+            let Some(kept) = set.files.pop_front() else { break };
+            set.free.push_back(Free { number, file: kept.file });
             set.first += 1;
         }
         let oldest = set.first * self.segment_bytes;
@@ -209,7 +254,7 @@ impl Segments {
         let file = made?;
         let mut set = self.set.write();
         assert_eq!(set.first + set.files.len() as u64, number);
-        set.files.push_back(file);
+        set.files.push_back(Kept { file, forms: Forms::new(self.segment_bytes) });
         self.end.store((number + 1) * self.segment_bytes, Ordering::Release);
         Ok(())
     }

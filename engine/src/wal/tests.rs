@@ -3,6 +3,7 @@
 use super::format::{BATCH_TARGET_BYTES, BLOCK};
 use super::inspect::SegmentInfo;
 use super::*;
+use crate::base::compress::Compression;
 use crate::base::limits::RECORD_BYTES_MAX;
 use crate::base::{Error, Result};
 use crate::os::sim::{Fault, SimOs, SimRng};
@@ -19,6 +20,7 @@ pub(super) fn options() -> WalOptions {
         capacity_bytes: 1 << 20,
         segment_bytes: 64 << 10,
         cache_bytes: 64 << 10,
+        compression: Compression::None,
     }
 }
 

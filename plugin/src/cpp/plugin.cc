@@ -12,6 +12,7 @@ static ulonglong log_capacity;
 static char *log_dir;
 static ulong flush_log_at_trx_commit;
 static ulong compression;
+static ulong log_compression;
 
 static const char *compression_names[]= {"none", "lz4", "zstd", NullS};
 static TYPELIB compression_typelib= {3, "compression", compression_names, nullptr};
@@ -32,6 +33,12 @@ static void update_log_capacity(THD *, st_mysql_sys_var *, void *to, const void 
 {
   *static_cast<ulonglong *>(to)= *static_cast<const ulonglong *>(value);
   sluice_set_log_capacity_bytes(log_capacity);
+}
+
+static void update_log_compression(THD *, st_mysql_sys_var *, void *to, const void *value)
+{
+  *static_cast<ulong *>(to)= *static_cast<const ulong *>(value);
+  sluice_set_log_compression(uint32_t(log_compression));
 }
 
 static MYSQL_SYSVAR_ULONGLONG(buffer_pool_size, buffer_pool_size, PLUGIN_VAR_RQCMDARG,
@@ -62,6 +69,10 @@ static MYSQL_THDVAR_ULONG(lock_wait_timeout, PLUGIN_VAR_RQCMDARG,
 static MYSQL_SYSVAR_ENUM(compression, compression, PLUGIN_VAR_READONLY | PLUGIN_VAR_RQCMDARG,
     "Compression of pages on disk: none, lz4 or zstd", nullptr, nullptr, 1,
     &compression_typelib);
+
+static MYSQL_SYSVAR_ENUM(log_compression, log_compression, PLUGIN_VAR_RQCMDARG,
+    "Compression of what is written to the Sluice log from now on: none, lz4 or zstd (level 1)",
+    nullptr, update_log_compression, 1, &compression_typelib);
 
 static my_bool stats_auto_recalc;
 static ulonglong stats_sample_pages;
@@ -165,6 +176,7 @@ st_mysql_sys_var *sluice_plugin_variables[]= {
     MYSQL_SYSVAR(buffer_pool_size), MYSQL_SYSVAR(log_capacity),
     MYSQL_SYSVAR(log_dir),          MYSQL_SYSVAR(flush_log_at_trx_commit),
     MYSQL_SYSVAR(lock_wait_timeout), MYSQL_SYSVAR(compression),
+    MYSQL_SYSVAR(log_compression),
     MYSQL_SYSVAR(allow_backup_stage),
     MYSQL_SYSVAR(stats_auto_recalc), MYSQL_SYSVAR(stats_sample_pages),
     nullptr,
@@ -227,6 +239,7 @@ int sluice_plugin_start(void *hton)
   config.log_capacity_bytes= log_capacity;
   config.flush_at_commit= uint32_t(flush_log_at_trx_commit);
   config.compression= uint32_t(compression);
+  config.log_compression= uint32_t(log_compression);
   sluice_fill_hton(static_cast<handlerton *>(hton));
   sluice_psi_register();
   if (!sluice_start(&config, &sluice_host_of_server))

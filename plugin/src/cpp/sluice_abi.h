@@ -142,6 +142,8 @@ typedef struct sluice_config
   uint64_t log_capacity_bytes;
   uint32_t flush_at_commit; /* 0, 1, 2 */
   uint32_t compression;     /* 0 none, 1 lz4, 2 zstd */
+  uint32_t log_compression; /* the same */
+  uint32_t reserved;
 } sluice_config;
 
 /* performance_schema: files by kind, their operations, waits and threads, as in src/watch.rs. */
@@ -271,6 +273,7 @@ int32_t sluice_flush_log(void);
 int32_t sluice_set_flush_at_commit(uint32_t mode);
 int32_t sluice_set_buffer_pool_bytes(uint64_t bytes);
 int32_t sluice_set_log_capacity_bytes(uint64_t bytes);
+int32_t sluice_set_log_compression(uint32_t compression); /* as in sluice_config */
 /* recalculates: in the background when enough has changed */
 int32_t sluice_set_statistics(uint32_t recalculates, uint64_t sample_pages);
 size_t sluice_status(sluice_status_value *to, size_t room);

@@ -192,6 +192,7 @@ impl World {
         if !self.limits.is_compressed {
             config.compression = Compression::None;
         }
+        config.log_compression = self.limits.log_compression;
         config.buffer_pool_bytes = self.limits.pool_bytes;
         config.page_map_bytes = Some(self.limits.page_map_bytes);
         config.log_capacity_bytes = self.limits.log_capacity_bytes;

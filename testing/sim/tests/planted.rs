@@ -121,6 +121,10 @@ fn half_group_written() {
     is_found(Bug::HalfGroupWritten);
 }
 
+fn packed_taken_for_plain() {
+    is_found(Bug::PackedTakenForPlain);
+}
+
 fn equal_key_not_checked() {
     is_found(Bug::EqualKeyNotChecked);
 }
@@ -181,6 +185,7 @@ fn main() {
         drop_not_in_memory,
         unread_forgets_redo,
         half_group_written,
+        packed_taken_for_plain,
         equal_key_not_checked,
         undone_lets_go,
         owed_too_late,

@@ -8,8 +8,13 @@ pub fn store_options() -> StoreOptions {
 }
 
 pub fn wal_options() -> WalOptions {
-    let dir = "/wal".into();
-    WalOptions { dir, capacity_bytes: 1 << 20, segment_bytes: 64 << 10, cache_bytes: 256 << 10 }
+    let dir = "/wal";
+    WalOptions {
+        capacity_bytes: 1 << 20,
+        segment_bytes: 64 << 10,
+        cache_bytes: 256 << 10,
+        ..WalOptions::new(dir)
+    }
 }
 
 pub fn new_store(os: &Arc<SimOs>) -> Arc<Store> {

@@ -57,6 +57,7 @@ fn wal_options(config: &Config, geometry: Geometry) -> WalOptions {
         capacity_bytes: config.log_capacity_bytes,
         segment_bytes: geometry.log_segment_bytes,
         cache_bytes: geometry.log_cache_bytes,
+        compression: config.log_compression,
     }
 }
 

@@ -1,0 +1,82 @@
+//! The packed form of a batch: its records compressed, where that takes fewer blocks of the file. In
+//! memory, and for every LSN, the batch stays as it is: the blocks that it saves are skipped.
+
+use super::format::{block_up, BatchHeader, Packed, BATCH_HEADER_BYTES, BLOCK};
+use super::ring::{Leading, Sealed};
+use crate::base::compress::{compress, Compression, CODEC_RAW};
+use crate::base::Result;
+use crate::os::AlignedBuf;
+use std::sync::atomic::{AtomicI32, Ordering};
+
+/// How batches are packed from now on.
+pub(super) struct Choice(AtomicI32);
+
+const NONE: i32 = i32::MIN;
+const LZ4: i32 = i32::MAX;
+
+impl Choice {
+    pub fn new(how: Compression) -> Choice {
+        let choice = Choice(AtomicI32::new(NONE));
+        choice.set(how);
+        choice
+    }
+
+    pub fn set(&self, how: Compression) {
+        let code = match how {
+            Compression::None => NONE,
+            Compression::Lz4 => LZ4,
+            Compression::Zstd(level) => level.clamp(NONE + 1, LZ4 - 1),
+        };
+        self.0.store(code, Ordering::Relaxed);
+    }
+
+    pub fn get(&self) -> Compression {
+        match self.0.load(Ordering::Relaxed) {
+            NONE => Compression::None,
+            LZ4 => Compression::Lz4,
+            level => Compression::Zstd(level),
+        }
+    }
+}
+
+/// Memory of the flush leader for packing.
+#[derive(Default)]
+pub(super) struct Packer {
+    batch: Vec<u8>,
+    form: Vec<u8>,
+}
+
+impl Packer {
+    /// The header of a finished batch, and its packed form with zeros up to the end of a block; none if
+    /// that saves no block. One that crosses a segment's boundary stays plain, so no packed batch does.
+    pub fn pack(
+        &mut self,
+        how: Compression,
+        leading: &Leading<'_>,
+        batch: &Sealed,
+    ) -> Result<(BatchHeader, Option<AlignedBuf>)> {
+        let pieces = leading.pieces(batch.start, batch.next());
+        let header = pieces.first().and_then(|p| BatchHeader::decode(p.bytes(), batch.start));
+        let Some(header) = header else { unreachable!("the batch is finished") };
+        let blocks_bytes = batch.next() - batch.start;
+        if how == Compression::None || blocks_bytes == BLOCK || leading.crosses_segment(batch) {
+            return Ok((header, None));
+        }
+        self.batch.clear();
+        pieces.iter().for_each(|piece| self.batch.extend_from_slice(piece.bytes()));
+        let records = &self.batch[BATCH_HEADER_BYTES as usize..header.length as usize];
+        let limit = blocks_bytes - BLOCK - BATCH_HEADER_BYTES;
+        self.form.clear();
+        let codec = compress(how, records, limit as usize, &mut self.form)?;
+        if codec == CODEC_RAW {
+            return Ok((header, None));
+        }
+        let bytes = BATCH_HEADER_BYTES + self.form.len() as u64;
+        let header = BatchHeader { packed: Some(Packed { codec, bytes }), ..header };
+        let head = header.encode(std::iter::once(&self.form[..]));
+        let mut out = AlignedBuf::new(block_up(bytes) as usize);
+        out[..head.len()].copy_from_slice(&head);
+        out[head.len()..bytes as usize].copy_from_slice(&self.form);
+        Ok((header, Some(out)))
+    }
+}
