@@ -170,6 +170,10 @@ impl<'a> Worker<'a> {
             ),
         };
         let table = self.table();
+        // Before the server has it: a write whose answer a kill cut off, or that gave way in the end,
+        // may have been seen at READ UNCOMMITTED. The transaction has not committed then.
+        let place = ops.len();
+        ops.push(Op::Write { key, value, version: 0 });
         if by_update {
             self.client.run(&format!("UPDATE {table} SET {set} WHERE k = {key}"))?;
         }
@@ -179,7 +183,7 @@ impl<'a> Worker<'a> {
             ))?;
         }
         let version = self.client.last_insert_id() as u64;
-        ops.push(Op::Write { key, value, version });
+        ops[place] = Op::Write { key, value, version };
         Ok(())
     }
 
