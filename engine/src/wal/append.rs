@@ -18,8 +18,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
 
-/// Appended and not yet written bytes above which [`Wal::admit`] writes before it admits.
-const UNWRITTEN_BYTES_MAX: u64 = 64 << 20;
+/// Appended and not yet written bytes above which [`Wal::admit`] writes before it admits. A commit waits
+/// until all before it is written, and until then it is in memory, beyond that of the cache.
+const UNWRITTEN_BYTES_MAX: u64 = 8 << 20;
 /// Segments that [`Wal::prepare_step`] keeps ready after the one in use.
 const SPARE_SEGMENTS: u64 = 2;
 const CHUNK_BYTES_MAX: u64 = 1 << 20;

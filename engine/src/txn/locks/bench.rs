@@ -195,6 +195,18 @@ fn ns_by_kind_and_number() {
     measure(&[1_000, 10_000, 100_000, 1_000_000]);
 }
 
+/// One kind, a million locks in all, for a profiler: `LOCKS_KIND` is its name, `LOCKS` how many there
+/// are at a time. Both must be the same work but for the size of the tree.
+#[test]
+#[ignore = "for valgrind --tool=cachegrind"]
+fn one_kind_for_a_profiler() {
+    let wanted = std::env::var("LOCKS_KIND").expect("LOCKS_KIND");
+    let count: u64 = std::env::var("LOCKS").expect("LOCKS").parse().expect("a number");
+    let kind = KINDS.iter().find(|(name, ..)| *name == wanted);
+    let (.., run) = kind.unwrap_or_else(|| panic!("no kind {wanted}"));
+    (0..1_000_000 / count).for_each(|_| drop(run(count)));
+}
+
 /// Keeps the measurement itself alive.
 #[test]
 fn a_moment_of_locks() {
