@@ -154,14 +154,16 @@ fn list_log(dir: &Directory, from: Option<Lsn>, limit: u64, as_json: bool) -> Re
                 Json::Object(vec![
                     ("batch", batch.lsn.0.into()),
                     ("end", batch.end.0.into()),
+                    ("stored_bytes", batch.stored_bytes.into()),
                     ("incarnation", batch.incarnation.into()),
                     ("durable_before", batch.durable_before.0.into()),
                 ])
             ),
             LogItem::Batch(batch) => report!(
-                "batch {} to {}, incarnation {:x}, durable before {}",
+                "batch {} to {}, {} bytes in the file, incarnation {:x}, durable before {}",
                 batch.lsn,
                 batch.end,
+                batch.stored_bytes,
                 batch.incarnation,
                 batch.durable_before
             ),

@@ -219,7 +219,7 @@ impl Wal {
         // What is packed has a buffer until it is written: not too many at a time.
         let mut groups = batches.chunks(PACKED_MAX).peekable();
         while let Some(group) = groups.next() {
-            let writes = self.stored(leading, io, group)?;
+            let writes = self.stored(leading, io, group);
             // A data-sync write covers its own bytes only: what was written ahead needs a sync, and
             // one sync then serves for all.
             if let (Mode::Sync, true, None, [write]) =
@@ -245,15 +245,15 @@ impl Wal {
         leading: &'a Leading<'_>,
         io: &mut Io,
         batches: &[Sealed],
-    ) -> Result<Vec<Stored<'a>>> {
+    ) -> Vec<Stored<'a>> {
         let (Some(first), Some(last)) = (batches.first(), batches.last()) else {
-            return Ok(Vec::new());
+            return Vec::new();
         };
         let mut out = Vec::new();
         let mut plain_from = first.start;
         let plain = |from, to| leading.pieces(from, to).into_iter().map(Stored::Plain);
         for batch in batches {
-            let (header, packed) = io.packer.pack(self.compression.get(), leading, batch)?;
+            let (header, packed) = io.packer.pack(self.compression.get(), leading, batch);
             self.segments.note(&match planted::is(Bug::PackedTakenForPlain) {
                 true => BatchHeader { packed: None, ..header },
                 false => header,
@@ -264,7 +264,7 @@ impl Wal {
             plain_from = batch.next();
         }
         out.extend(plain(plain_from, last.next()));
-        Ok(out)
+        out
     }
 
     fn write(&self, what: &Stored<'_>, durable: bool) -> Result<()> {

@@ -4,7 +4,6 @@
 use super::format::{block_up, BatchHeader, Packed, BATCH_HEADER_BYTES, BLOCK};
 use super::ring::{Leading, Sealed};
 use crate::base::compress::{compress, Compression, CODEC_RAW};
-use crate::base::Result;
 use crate::os::AlignedBuf;
 use std::sync::atomic::{AtomicI32, Ordering};
 
@@ -48,28 +47,29 @@ pub(super) struct Packer {
 
 impl Packer {
     /// The header of a finished batch, and its packed form with zeros up to the end of a block; none if
-    /// that saves no block. One that crosses a segment's boundary stays plain, so no packed batch does.
+    /// that saves no block, or cannot be made. One that crosses a segment's boundary stays plain, so no packed batch does.
     pub fn pack(
         &mut self,
         how: Compression,
         leading: &Leading<'_>,
         batch: &Sealed,
-    ) -> Result<(BatchHeader, Option<AlignedBuf>)> {
+    ) -> (BatchHeader, Option<AlignedBuf>) {
         let pieces = leading.pieces(batch.start, batch.next());
         let header = pieces.first().and_then(|p| BatchHeader::decode(p.bytes(), batch.start));
         let Some(header) = header else { unreachable!("the batch is finished") };
         let blocks_bytes = batch.next() - batch.start;
         if how == Compression::None || blocks_bytes == BLOCK || leading.crosses_segment(batch) {
-            return Ok((header, None));
+            return (header, None);
         }
         self.batch.clear();
         pieces.iter().for_each(|piece| self.batch.extend_from_slice(piece.bytes()));
         let records = &self.batch[BATCH_HEADER_BYTES as usize..header.length as usize];
         let limit = blocks_bytes - BLOCK - BATCH_HEADER_BYTES;
         self.form.clear();
-        let codec = compress(how, records, limit as usize, &mut self.form)?;
+        // An error is one of making a compressor, for want of memory: the batch goes as it is.
+        let codec = compress(how, records, limit as usize, &mut self.form).unwrap_or(CODEC_RAW);
         if codec == CODEC_RAW {
-            return Ok((header, None));
+            return (header, None);
         }
         let bytes = BATCH_HEADER_BYTES + self.form.len() as u64;
         let header = BatchHeader { packed: Some(Packed { codec, bytes }), ..header };
@@ -77,6 +77,6 @@ impl Packer {
         let mut out = AlignedBuf::new(block_up(bytes) as usize);
         out[..head.len()].copy_from_slice(&head);
         out[head.len()..bytes as usize].copy_from_slice(&self.form);
-        Ok((header, Some(out)))
+        (header, Some(out))
     }
 }

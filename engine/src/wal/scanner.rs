@@ -82,22 +82,16 @@ impl<'a> Scanner<'a> {
     /// The bytes of a batch found before as they were in memory, without padding. Nobody looks at
     /// those of its header.
     pub fn bytes(&mut self, header: &BatchHeader) -> Result<&[u8]> {
+        let Some(packed) = header.packed else { return self.stored(header) };
         let mut unpacked = std::mem::take(&mut self.unpacked);
-        let Some(found) = self.fetch(header.lsn, header.stored_bytes())? else {
-            return Err(corrupt("batch went away", header.lsn));
-        };
-        match header.packed {
-            None => {
-                // Once more, for the borrow of what is returned.
-                let found = self.fetch(header.lsn, header.length)?;
-                found.ok_or_else(|| corrupt("batch went away", header.lsn))
-            }
-            Some(packed) => {
-                unpack(header, packed, found, &mut unpacked)?;
-                self.unpacked = unpacked;
-                Ok(&self.unpacked)
-            }
-        }
+        unpack(header, packed, self.stored(header)?, &mut unpacked)?;
+        self.unpacked = unpacked;
+        Ok(&self.unpacked)
+    }
+
+    fn stored(&mut self, header: &BatchHeader) -> Result<&[u8]> {
+        let found = self.fetch(header.lsn, header.stored_bytes())?;
+        found.ok_or_else(|| corrupt("batch went away", header.lsn))
     }
 
     /// Where the batch starts that holds the record at `from`, or starts at or after `from`
