@@ -106,8 +106,10 @@ impl Engine {
         let is_due = |table: &&Arc<Table>| {
             table.key_parts.get().is_some() && table.counters.remembered.is_due(now_ns, INTERVAL_NS)
         };
-        // By id: a map's own order is another one in each process.
-        let table = tables.values().filter(is_due).min_by_key(|table| table.id())?;
+        // By id: a map's own order is another one in each process, and others may run at each look.
+        let mut by_id: Vec<&Arc<Table>> = tables.values().collect();
+        by_id.sort_unstable_by_key(|table| table.id());
+        let table = by_id.into_iter().find(is_due)?;
         table.counters.remembered.take_on(now_ns);
         let sample_pages = self.recalculation.sample_pages.load(Ordering::Relaxed);
         Some(Job::new(Arc::clone(table), Arc::clone(table.key_parts.get()?), sample_pages))
