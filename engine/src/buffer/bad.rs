@@ -5,51 +5,34 @@
 
 use super::pool::Pool;
 use crate::base::{Error, PageId, Result, TreeId};
-use crate::os::rank::Rank;
-use crate::os::sync::{Ranked, RwLock};
-use std::collections::BTreeMap;
-
-pub(super) struct BadPages(RwLock<BTreeMap<PageId, TreeId>>);
-
-impl Default for BadPages {
-    fn default() -> BadPages {
-        BadPages(RwLock::ranked(Rank::BadPages, BTreeMap::new()))
-    }
-}
-
-impl BadPages {
-    pub fn remove(&self, page: PageId) {
-        self.0.write().remove(&page);
-    }
-}
 
 impl Pool {
     /// No one gets this page any more; what the pool has of it is forgotten. No latch may be held.
     /// Answers whether it was good until now.
     pub fn give_up(&self, page: PageId, tree: TreeId) -> bool {
         // In the list before the frame goes: a checkpoint reads the redo point before the list.
-        let fresh = self.bad.0.write().insert(page, tree).is_none();
+        let fresh = self.bad.list.write().insert(page, tree).is_none();
         self.discard(page);
         self.forget_owed_page(page);
         fresh
     }
 
     pub fn is_given_up(&self, page: PageId) -> bool {
-        self.bad.0.read().contains_key(&page)
+        self.bad.list.read().contains_key(&page)
     }
 
     /// Every page that was given up, with its tree.
     pub fn given_up(&self) -> Vec<(PageId, TreeId)> {
-        self.bad.0.read().iter().map(|(&page, &tree)| (page, tree)).collect()
+        self.bad.list.read().iter().map(|(&page, &tree)| (page, tree)).collect()
     }
 
     /// The tree is gone for ever, and with it the damage.
     pub fn forget_given_up(&self, tree: TreeId) {
-        self.bad.0.write().retain(|_, of| *of != tree);
+        self.bad.list.write().retain(|_, of| *of != tree);
     }
 
     pub(super) fn check_not_bad(&self, page: PageId) -> Result<()> {
-        match self.bad.0.read().get(&page) {
+        match self.bad.list.read().get(&page) {
             None => Ok(()),
             Some(tree) => {
                 let what = format!("page {page} of tree {tree} was found damaged and given up");

@@ -38,6 +38,7 @@
 //! ```
 
 mod bad;
+mod bad_pages;
 mod changes;
 mod evict;
 mod frame;

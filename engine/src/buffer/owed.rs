@@ -9,7 +9,7 @@
 
 use super::changes::{Changes, HEAD_BYTES};
 use super::frame::WriteGuard;
-use super::owed_pages::OwedPage;
+use super::owed_pages::{Apply, OwedPage};
 use super::pool::{page_lsn_of, Pool};
 use super::table::{Shard, SHARDS};
 use crate::base::{Error, IdHasher, Lsn, PageId, Result, TreeId, CHECKED};
@@ -18,11 +18,8 @@ use crate::os::sync::yield_now;
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 use std::ops::Bound::{Excluded, Included, Unbounded};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
-use std::sync::{Arc, OnceLock};
-
-/// Makes a change to a page and sets its LSN; on an error the page may be anything.
-pub type Apply = fn(&mut [u8], PageId, &[u8], Lsn) -> Result<()>;
+use std::sync::atomic::{Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::Arc;
 
 /// Changes gathered from the log, by page.
 #[derive(Default)]
@@ -47,18 +44,6 @@ impl Tail {
     pub fn retain(&mut self, mut keep: impl FnMut(PageId, TreeId) -> bool) {
         self.pages.retain(|&page, owed| keep(page, owed.0));
     }
-}
-
-/// Counters that the owed pages of all shards share.
-#[derive(Default)]
-pub(super) struct Owed {
-    /// How many pages are owed to, and how many of them recovery found.
-    count: AtomicUsize,
-    recovered: AtomicUsize,
-    /// Page after which the next batch begins.
-    cursor: AtomicU64,
-    applied: AtomicU64,
-    pub apply: OnceLock<Apply>,
 }
 
 impl Pool {

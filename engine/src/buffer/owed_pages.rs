@@ -1,10 +1,11 @@
-//! The pages of one shard of the table that redo is owed to, by page and by age.
+//! The pages that redo is owed to: those of one shard of the table, by page and by age, and counters.
 
 use super::changes::Changes;
-use crate::base::{Lsn, PageId, TreeId};
+use crate::base::{Lsn, PageId, Result, TreeId};
 use crate::os::planted::{self, Bug};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::{Arc, OnceLock};
 
 /// Memory that an owed page takes beside its changes, about.
 const ENTRY_BYTES: usize = 160;
@@ -60,4 +61,19 @@ impl OwedPages {
         self.by_age.remove(&(owed.first, page));
         Some(owed)
     }
+}
+
+/// Makes a change to a page and sets its LSN; on an error the page may be anything.
+pub type Apply = fn(&mut [u8], PageId, &[u8], Lsn) -> Result<()>;
+
+/// Counters that the owed pages of all shards share.
+#[derive(Default)]
+pub(super) struct Owed {
+    /// How many pages are owed to, and how many of them recovery found.
+    pub count: AtomicUsize,
+    pub recovered: AtomicUsize,
+    /// Page after which the next batch begins.
+    pub cursor: AtomicU64,
+    pub applied: AtomicU64,
+    pub apply: OnceLock<Apply>,
 }

@@ -1,9 +1,9 @@
 //! Fetching pages: hit, miss, creation, removal.
 
-use super::bad::BadPages;
+use super::bad_pages::BadPages;
 use super::changes::Tally;
 use super::frame::{new_page_buf, Body, Meta, PageBuf, ReadGuard, WriteGuard, CLEAN};
-use super::owed::Owed;
+use super::owed_pages::Owed;
 use super::table::{Shard, Slot, Table, SHARDS};
 use crate::base::{Error, Lsn, PageId, Result, TreeId, PAGE_BYTES};
 use crate::os::rank::Rank;

@@ -8,11 +8,11 @@
 //! checkpoint. After the first slot the checkpoint has happened; a failure of the second slot
 //! only leaves everything that the older slot needs in place.
 
+use super::counters::add;
 use super::engine::{remove_obsolete, Store};
 use super::mapfile::{self, ChangeLog};
 use super::snapshot::{write_snapshot, Failure, Written};
 use super::state::Capture;
-use super::stats::add;
 use super::superblock::Superblock;
 use crate::base::{Error, Lsn, Result, BLOCK_BYTES};
 use crate::os::planted::{self, Bug};

@@ -1,20 +1,20 @@
 //! The store: opening, reading, writing, freeing.
 
 use super::checkpoint::Checkpointer;
+use super::counters::{add, Counters};
 use super::entry::{Entry, PAGE_ID_MAX};
 use super::epoch::Epochs;
-use super::gc::Collector;
 use super::map::PageMap;
 use super::mapfile::{self, ChangeLog};
 use super::pages::{PagesFile, StreamKind};
+use super::policy::SpacePolicy;
 use super::record::{self, Packed};
 use super::segments::RESERVED_SEGMENTS;
 use super::snapshot::{write_snapshot, Failure, Snapshot};
-use super::space::SpacePolicy;
 use super::state::State;
-use super::stats::{add, Counters};
 use super::sums::Sums;
 use super::superblock::{self, Superblock, SLOTS};
+use super::victim::Collector;
 use super::{PageWrite, StoreOptions};
 use crate::base::{Error, Lsn, PageId, Result, TreeId, BLOCK_BYTES, PAGE_BYTES};
 use crate::os::planted::{self, Bug};

@@ -1,13 +1,17 @@
 //! One entry of the page map: identity and place of a page's newest record.
 
-use super::record::{HEADER_BYTES, RECORD_BYTES_MAX};
-use crate::base::{Lsn, TreeId};
+use crate::base::codec::{put_u32, put_u64, put_varint, Reader};
+use crate::base::{Lsn, Result, TreeId, PAGE_BYTES};
 
 /// Bounds the upper level, also for ids that a caller or a file got wrong (1 PiB of pages).
 pub const PAGE_ID_MAX: u64 = (1 << 36) - 1;
 const PLACE_BITS: u32 = 48;
 /// First offset that an entry cannot name.
 pub const PLACE_END: u64 = 1 << PLACE_BITS;
+
+/// Before the payload of a record, which is at most a page: `record.rs` has the layout.
+pub const HEADER_BYTES: usize = 28;
+pub const RECORD_BYTES_MAX: usize = HEADER_BYTES + PAGE_BYTES;
 
 /// Identity and place of a page's newest record. The record must match all of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,4 +77,23 @@ impl Entry {
     pub fn checksum(&self) -> u32 {
         self.checksum
     }
+}
+
+pub(super) fn put_entry(out: &mut Vec<u8>, entry: Entry) {
+    let (packed, lsn, tree, check) = entry.parts();
+    put_u64(out, packed);
+    put_varint(out, lsn);
+    put_varint(out, u64::from(tree));
+    put_u32(out, check);
+}
+
+pub(super) fn take_entry(r: &mut Reader<'_>) -> Result<Entry> {
+    let packed = r.u64()?;
+    let lsn = r.varint()?;
+    let tree = u32::try_from(r.varint()?).map_err(|_| r.fail("tree id over 32 bits"))?;
+    let entry = Entry::from_parts(packed, lsn, tree, r.u32()?);
+    if entry.is_none() || entry.record_bytes() == 0 {
+        return Err(r.fail("entry without a record"));
+    }
+    Ok(entry)
 }

@@ -1,3 +1,4 @@
+use super::blocks::read_range;
 use super::entry::Entry;
 use super::map::PageMap;
 use super::sums::{Sums, TreeUse};
@@ -72,12 +73,12 @@ fn fuzz_leaves_and_directories() {
     let leaf_of = |leaf: usize| Ok((0..9).map(|i| (i * 3, entry((leaf + i) as u64))).collect());
     let written = snapshot::write_snapshot(file.clone(), 9, 1, 5, &leaf_of);
     let directory = written.map_err(|_| "a new file").unwrap().directory;
-    let chunks = mapfile::read_range(&*file, 4096, directory.at - 4096).unwrap();
+    let chunks = read_range(&*file, 4096, directory.at - 4096).unwrap();
     fuzz("leaves of the map", &[chunks[..chunks.len() / 5].to_vec()], &mut |bytes| {
         let entries = snapshot::decode_leaf(bytes).unwrap_or_default();
         assert!(entries.iter().all(|(index, _)| *index < leaf::LEAF_PAGES));
     });
-    let bytes = mapfile::read_range(&*file, directory.at, directory.bytes).unwrap();
+    let bytes = read_range(&*file, directory.at, directory.bytes).unwrap();
     fuzz("directories of the map", &[bytes], &mut |bytes| {
         let chunks = snapshot::decode_directory(bytes, 10_000).unwrap_or_default();
         assert!(chunks.len() <= 10_000 / leaf::LEAF_PAGES + 1);

@@ -3,39 +3,18 @@
 //! it is; what cannot be verified stays where it is, and its segment is left alone: for good if it
 //! is damaged, until the next checkpoint if only reading failed.
 
+use super::counters::add;
 use super::engine::{is_named, Store};
 use super::entry::Entry;
 use super::pages::StreamKind;
 use super::record::{self, Packed};
-use super::stats::add;
+use super::victim::{Live, Victim};
 use crate::base::{Error, PageId, Result, BLOCK_BYTES};
 use crate::os::AlignedBuf;
 use std::cell::Cell;
 
 /// Records that one append of GC moves while it holds the stream.
 const MOVED_RECORDS_MAX: usize = 64;
-
-#[derive(Default)]
-pub struct Collector {
-    victim: Option<Victim>,
-}
-
-struct Victim {
-    segment: usize,
-    start: u64,
-    bytes: AlignedBuf,
-    /// Records that were live when the segment was read; the last is moved first.
-    live: Live,
-}
-
-type Live = Vec<(PageId, Entry)>;
-
-impl Victim {
-    fn record(&self, entry: Entry) -> &[u8] {
-        let from = (entry.place() - self.start) as usize;
-        &self.bytes[from..from + entry.record_bytes()]
-    }
-}
 
 impl Store {
     /// Moves about `budget_bytes` of live records out of the segments that gain most; answers

@@ -2,7 +2,7 @@
 //! without opening them for work.
 
 use super::engine::{is_named, load_map, pages_path, superblock_path, Store};
-use super::entry::Entry;
+use super::entry::{Entry, RECORD_BYTES_MAX};
 use super::map::{leaf_of, page_at, PageMap};
 use super::mapfile;
 use super::record;
@@ -170,7 +170,7 @@ impl StoreFiles {
             Error::corrupt(format!("page {page} of tree {}: {why}", entry.tree()), place)
                 .of_page(page)
         };
-        if entry.record_bytes() > record::RECORD_BYTES_MAX {
+        if entry.record_bytes() > RECORD_BYTES_MAX {
             return Err(fail("the map names an impossible length"));
         }
         let block = BLOCK_BYTES as u64;

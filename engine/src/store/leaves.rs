@@ -2,10 +2,10 @@
 //! that no thread waits for a leaf that another one reads. A writer pins the leaves of the entries
 //! first: an entry changes only in memory, where the old one says which bytes died with it.
 
+use super::counters::add;
 use super::engine::Store;
 use super::entry::Entry;
 use super::map::{leaf_of, page_at, Lookup, Missing};
-use super::stats::add;
 use crate::base::{Error, PageId, Result, TreeId};
 
 /// Pages that one step of [`Store::free_tree_step`] looks at.

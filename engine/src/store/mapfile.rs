@@ -8,10 +8,11 @@
 //! and the checksum chained over its batches; what lies after that end is ignored. The sums of
 //! the first batch are those of the whole map, later ones have the sums that changed.
 
-use super::entry::{Entry, PAGE_ID_MAX};
+use super::blocks::read_range;
+use super::entry::{put_entry, take_entry, Entry, PAGE_ID_MAX};
 use super::map::PageMap;
 use super::sums::Sums;
-use super::superblock::Superblock;
+use super::superblock::{seed_of, Superblock};
 use crate::base::checksum::checksum;
 use crate::base::codec::{put_bytes, put_u32, put_u64, put_varint, Reader};
 use crate::base::{Error, PageId, Result, BLOCK_BYTES};
@@ -47,42 +48,6 @@ pub fn create_file(os: &dyn Os, path: &Path) -> Result<Arc<dyn File>> {
         os.remove(path)?;
     }
     os.open(path, OpenMode { create: true, direct: true })
-}
-
-pub(super) fn seed_of(seed: u32, generation: u64) -> u32 {
-    checksum(seed, &generation.to_le_bytes())
-}
-
-pub(super) fn put_entry(out: &mut Vec<u8>, entry: Entry) {
-    let (packed, lsn, tree, check) = entry.parts();
-    put_u64(out, packed);
-    put_varint(out, lsn);
-    put_varint(out, u64::from(tree));
-    put_u32(out, check);
-}
-
-pub(super) fn take_entry(r: &mut Reader<'_>) -> Result<Entry> {
-    let packed = r.u64()?;
-    let lsn = r.varint()?;
-    let tree = u32::try_from(r.varint()?).map_err(|_| r.fail("tree id over 32 bits"))?;
-    let entry = Entry::from_parts(packed, lsn, tree, r.u32()?);
-    if entry.is_none() || entry.record_bytes() == 0 {
-        return Err(r.fail("entry without a record"));
-    }
-    Ok(entry)
-}
-
-pub(super) fn read_range(file: &dyn File, at: u64, len: u64) -> Result<Vec<u8>> {
-    let have = file.len()?;
-    let Some(end) = at.checked_add(len).filter(|&end| end <= have) else {
-        return Err(Error::corrupt("file is too short", file.path().display().to_string()));
-    };
-    let block = BLOCK_BYTES as u64;
-    let from = at / block * block;
-    let mut buffer = AlignedBuf::new((end - from) as usize);
-    let whole = (end.next_multiple_of(block) - from) as usize;
-    file.read_at(&mut buffer[..whole], from)?;
-    Ok(buffer[(at - from) as usize..(end - from) as usize].to_vec())
 }
 
 /// The change log of one map generation, at its end.

@@ -36,7 +36,9 @@
 //!
 //! Files: `superblock`, `pages`, `map-<generation>`, `mapchanges-<generation>`.
 
+mod blocks;
 mod checkpoint;
+mod counters;
 mod engine;
 mod entry;
 mod epoch;
@@ -49,6 +51,7 @@ mod leaves;
 mod map;
 mod mapfile;
 mod pages;
+mod policy;
 mod record;
 mod segments;
 mod snapshot;
@@ -59,6 +62,7 @@ mod sums;
 mod superblock;
 #[cfg(test)]
 mod tests;
+mod victim;
 
 pub use crate::base::compress::Compression;
 pub use engine::Store;

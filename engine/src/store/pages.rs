@@ -4,7 +4,8 @@
 //! chunk of a stream (under the stream's lock), a sealed chunk in the tail (shared, immutable),
 //! the file. A reader that looks in the same order cannot miss it.
 
-use super::record::{Packed, RECORD_BYTES_MAX};
+use super::entry::RECORD_BYTES_MAX;
+use super::record::Packed;
 use crate::base::{Error, Result, BLOCK_BYTES};
 use crate::os::rank::Rank;
 use crate::os::sync::{Mutex, MutexGuard, Ranked, RwLock};

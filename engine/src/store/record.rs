@@ -12,15 +12,13 @@
 //! ```
 //! Records are packed without alignment; all integers are little-endian.
 
-use super::entry::Entry;
+use super::entry::{Entry, HEADER_BYTES, RECORD_BYTES_MAX};
 use super::{Compression, PageWrite};
 use crate::base::checksum::checksum;
 use crate::base::codec::Reader;
 use crate::base::compress::{compress, decompress, CODEC_LZ4, CODEC_RAW, CODEC_ZSTD};
 use crate::base::{Lsn, PageId, Result, TreeId, PAGE_BYTES};
 
-pub const HEADER_BYTES: usize = 28;
-pub const RECORD_BYTES_MAX: usize = HEADER_BYTES + PAGE_BYTES;
 pub const KIND_IMAGE: u8 = 1;
 
 /// A compressed form must save at least this much, else reading it costs more than it saves.

@@ -2,10 +2,10 @@
 //! directory of the chunks. Opening reads the directory; it checks each chunk, so that leaves are
 //! read one by one.
 
-use super::entry::{Entry, PAGE_ID_MAX};
+use super::blocks::read_range;
+use super::entry::{put_entry, take_entry, Entry, PAGE_ID_MAX};
 use super::leaf::{LEAF_BITS, LEAF_PAGES};
-use super::mapfile::{put_entry, read_range, seed_of, take_entry};
-use super::superblock::Superblock;
+use super::superblock::{seed_of, Superblock};
 use crate::base::checksum::checksum;
 use crate::base::codec::{put_u16, put_u32, put_u64, put_varint, Reader};
 use crate::base::{formats, Error, Result, BLOCK_BYTES};

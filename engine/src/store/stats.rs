@@ -4,24 +4,6 @@ use super::engine::Store;
 use super::segments::RESERVED_SEGMENTS;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-#[derive(Default)]
-pub struct Counters {
-    pub image_bytes: AtomicU64,
-    pub images: AtomicU64,
-    pub gc_bytes: AtomicU64,
-    pub map_bytes: AtomicU64,
-    pub superblock_bytes: AtomicU64,
-    pub reads: AtomicU64,
-    pub checkpoints: AtomicU64,
-    pub corrupt_reads: AtomicU64,
-    pub map_leaf_reads: AtomicU64,
-    pub map_leaf_faults: AtomicU64,
-}
-
-pub fn add(counter: &AtomicU64, n: u64) {
-    counter.fetch_add(n, Relaxed);
-}
-
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StoreStats {
     /// Records of pages written by the caller, without padding.

@@ -91,6 +91,11 @@ impl Superblock {
     }
 }
 
+/// The seed of the checksums in the files of one map generation.
+pub(super) fn seed_of(seed: u32, generation: u64) -> u32 {
+    checksum(seed, &generation.to_le_bytes())
+}
+
 pub(super) fn check_of(block: &[u8]) -> u32 {
     checksum(checksum(0, &block[..CHECK_AT]), &block[BODY_AT..])
 }

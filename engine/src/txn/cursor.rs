@@ -399,7 +399,7 @@ impl Session {
                 }
                 Attempt::Revert(bad) => {
                     progress.meet(gate.id(), &cursor.key, bad)?;
-                    self.ctx.revert_entry(&gate, &cursor.key, bad, &self.along)?;
+                    self.ctx.revert_entry(&gate, &cursor.key, bad, &self.reader)?;
                 }
                 Attempt::Again(header) => progress.meet(gate.id(), &cursor.key, header)?,
                 Attempt::Fault(error) => return Err(error),

@@ -43,6 +43,7 @@ mod snapshot;
 mod table;
 mod trees;
 mod versions;
+mod view;
 mod write;
 
 pub use contested::Contested;

@@ -120,7 +120,7 @@ impl Session {
                 return Ok(None);
             }
             let read = match header.lsn == head.lsn {
-                true => self.ctx.version_near(header.lsn, &self.along),
+                true => self.ctx.version_near(header.lsn, &self.reader),
                 false => self.ctx.version_record(header.lsn),
             };
             let record = match read {
@@ -247,7 +247,7 @@ impl Session {
                 }
                 Attempt::Revert(bad) => {
                     progress.meet(gate.id(), key, bad)?;
-                    self.ctx.revert_entry(gate, key, bad, &self.along)?;
+                    self.ctx.revert_entry(gate, key, bad, &self.reader)?;
                 }
                 Attempt::Again(header) => progress.meet(gate.id(), key, header)?,
                 Attempt::Fault(error) => return Err(error),
@@ -306,7 +306,7 @@ impl Session {
                 });
             })?;
             match aborted {
-                Some(bad) => self.ctx.revert_entry(gate, key, bad, &self.along)?,
+                Some(bad) => self.ctx.revert_entry(gate, key, bad, &self.reader)?,
                 None => return found,
             }
         }

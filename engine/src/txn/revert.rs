@@ -7,7 +7,7 @@
 use super::registry::{Open, PurgeItem};
 use super::session::{Context, Stopped, RECORD_REVERTED};
 use super::trees::TreeGate;
-use super::versions::{Along, Note, VersionRecord};
+use super::versions::{Note, VersionReader, VersionRecord};
 use super::TxnState;
 use crate::base::{Csn, EntryHeader, Error, Lsn, Result, TreeId, TxnId};
 use crate::btree::{decode_record, Change, RECORD_TREE};
@@ -45,8 +45,12 @@ impl Context {
     }
 
     /// The same, for callers that go from entry to entry.
-    pub(crate) fn version_near(&self, lsn: Lsn, along: &Mutex<Along>) -> Result<VersionRecord> {
-        self.decode_version(lsn, along.lock().read(&self.wal, lsn))
+    pub(crate) fn version_near(
+        &self,
+        lsn: Lsn,
+        reader: &Mutex<VersionReader>,
+    ) -> Result<VersionRecord> {
+        self.decode_version(lsn, reader.lock().read(&self.wal, lsn))
     }
 
     /// The same, for callers that follow a chain of records.
@@ -109,13 +113,13 @@ impl Context {
         gate: &TreeGate,
         key: &[u8],
         bad: EntryHeader,
-        along: &Mutex<Along>,
+        reader: &Mutex<VersionReader>,
     ) -> Result<()> {
         self.meet_rolled_back();
         let mut header = bad;
         let good = loop {
             let read = match header.lsn == bad.lsn {
-                true => self.version_near(header.lsn, along),
+                true => self.version_near(header.lsn, reader),
                 false => self.version_record(header.lsn),
             };
             let record = match read {

@@ -8,7 +8,7 @@
 
 use super::registry::{Open, PurgeItem, Registry};
 use super::trees::Trees;
-use super::versions::{Along, OldVersions};
+use super::versions::{OldVersions, VersionReader};
 use super::{Isolation, LockManager, Owner, Snapshot, TxnTable};
 use crate::base::codec::put_varint;
 use crate::base::{Csn, Error, Lsn, Result, TreeId, TxnId};
@@ -112,7 +112,7 @@ pub struct Session {
     pub(crate) lock_is_new: bool,
     is_detached: bool,
     /// Where the last older version was read.
-    pub(crate) along: Mutex<Along>,
+    pub(crate) reader: Mutex<VersionReader>,
 }
 
 impl Session {
@@ -133,7 +133,7 @@ impl Session {
             let_go: Vec::new(),
             lock_is_new: false,
             is_detached: false,
-            along: Mutex::ranked(Rank::SessionReadAhead, Along::default()),
+            reader: Mutex::ranked(Rank::SessionReadAhead, VersionReader::default()),
         }
     }
 
@@ -176,7 +176,7 @@ impl Session {
     pub fn drop_snapshot(&mut self) {
         self.snapshot = None;
         self.overtook = false;
-        self.along.lock().release();
+        self.reader.lock().release();
     }
 
     /// The transaction's id, made at its first write.

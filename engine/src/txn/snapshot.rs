@@ -1,65 +1,9 @@
 //! Snapshots: one csn each, registered while alive.
-//!
-//! A snapshot that holds the horizon back for too long is given a classical view (Berenson et al.,
-//! 1995, as most systems build it: next id and the ids not committed then). From then on it no
-//! longer needs csns to be told apart, and answers the same.
 
 use super::table::{TxnState, TxnTable};
+use super::view::Registered;
 use crate::base::{Csn, Lsn, TxnId};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
-
-/// The ids that an old snapshot does not see.
-pub(super) struct View {
-    next: TxnId,
-    /// Sorted.
-    hidden: Vec<u64>,
-}
-
-impl View {
-    pub(super) fn sees(&self, id: TxnId) -> bool {
-        id < self.next && self.hidden.binary_search(&id.0).is_err()
-    }
-}
-
-/// The part of a snapshot that the table knows.
-pub(super) struct Registered {
-    pub(super) csn: Csn,
-    pub(super) pin: Lsn,
-    /// Everything below was committed when the snapshot was taken.
-    low: TxnId,
-    /// Everything from here on began after it.
-    pub(super) next: TxnId,
-    view: OnceLock<View>,
-    /// Snapshots that share this registration; changed under the table's mutex.
-    holders: AtomicU64,
-}
-
-impl Registered {
-    pub(super) fn new(csn: Csn, pin: Lsn, low: TxnId, next: TxnId) -> Registered {
-        let holders = AtomicU64::new(1);
-        Registered { csn, pin, low, next, view: OnceLock::new(), holders }
-    }
-
-    pub(super) fn hold(&self) {
-        self.holders.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// True when that was the last holder.
-    pub(super) fn release(&self) -> bool {
-        self.holders.fetch_sub(1, Ordering::Relaxed) == 1
-    }
-
-    pub(super) fn view(&self) -> Option<&View> {
-        self.view.get()
-    }
-
-    pub(super) fn set_view(&self, hidden: Vec<u64>) {
-        debug_assert!(hidden.is_sorted());
-        let fresh = self.view.set(View { next: self.next, hidden });
-        assert!(fresh.is_ok(), "a snapshot grows old once");
-    }
-}
+use std::sync::Arc;
 
 /// What was committed when it was taken, for as long as it lives.
 pub struct Snapshot {
@@ -68,9 +12,27 @@ pub struct Snapshot {
     shared: Arc<Registered>,
 }
 
+impl TxnTable {
+    /// A view of everything committed up to now. `log_low` is the log's end, read before the call.
+    pub fn snapshot(self: &Arc<Self>, log_low: Lsn) -> Snapshot {
+        Snapshot::new(self, self.register(log_low))
+    }
+
+    /// A snapshot that sees only what every registered snapshot sees (all of them are nested):
+    /// the view of purge.
+    pub fn oldest_view(self: &Arc<Self>, log_low: Lsn) -> Snapshot {
+        Snapshot::new(self, self.share_oldest().unwrap_or_else(|| self.register(log_low)))
+    }
+
+    /// The snapshots that may need a version below `lsn`.
+    pub(super) fn snapshots_below(self: &Arc<Self>, lsn: Lsn) -> Vec<Snapshot> {
+        self.share_below(lsn).into_iter().map(|one| Snapshot::new(self, one)).collect()
+    }
+}
+
 impl Snapshot {
-    pub(super) fn new(table: Arc<TxnTable>, number: u64, shared: Arc<Registered>) -> Snapshot {
-        Snapshot { table, number, shared }
+    fn new(table: &Arc<TxnTable>, (number, shared): (u64, Arc<Registered>)) -> Snapshot {
+        Snapshot { table: Arc::clone(table), number, shared }
     }
 
     /// Names the registration as long as it lives.

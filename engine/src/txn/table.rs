@@ -4,7 +4,7 @@
 //! stop the horizon is either moved into the exception set (ids not committed) or turned into a
 //! classical view (snapshots that are too old), so the ring never runs out of room.
 
-use super::snapshot::{Registered, Snapshot};
+use super::view::Registered;
 use crate::base::entry::TXN_ID_MAX;
 use crate::base::{Csn, Lsn, TxnId};
 use crate::os::planted::{self, Bug};
@@ -68,7 +68,7 @@ enum OpenState {
 }
 
 /// A transaction without an outcome, or aborted and not yet reverted.
-struct Open {
+struct OpenTxn {
     state: OpenState,
     first_lsn: Lsn,
 }
@@ -87,7 +87,7 @@ struct Registry {
     next: u64,
     /// The last csn given out; its state and those of all smaller ones are stored.
     watermark: u64,
-    open: BTreeMap<u64, Open>,
+    open: BTreeMap<u64, OpenTxn>,
     /// At most the lowest `first_lsn` in `open`; made exact by `oldest_needed_lsn`.
     low_lsn: Lsn,
     /// By registration number, so in order of csn.
@@ -161,7 +161,7 @@ impl TxnTable {
         assert!(id <= TXN_ID_MAX.0, "transaction ids are used up");
         registry.next = id + 1;
         registry.low_lsn = registry.low_lsn.min(first_lsn_bound);
-        let open = Open { state: OpenState::Active, first_lsn: first_lsn_bound };
+        let open = OpenTxn { state: OpenState::Active, first_lsn: first_lsn_bound };
         registry.open.insert(id, open);
         self.word_of(id).store(ACTIVE, Ordering::Release);
         TxnId(id)
@@ -300,7 +300,7 @@ impl TxnTable {
                     false => (OpenState::Aborted, ABORTED),
                 };
                 assert!(one.id < next);
-                registry.open.insert(one.id.0, Open { state, first_lsn: one.first_lsn });
+                registry.open.insert(one.id.0, OpenTxn { state, first_lsn: one.first_lsn });
                 exceptions.push((one.id.0, word));
                 registry.low_lsn = registry.low_lsn.min(one.first_lsn);
             }
@@ -310,8 +310,8 @@ impl TxnTable {
         table
     }
 
-    /// A view of everything committed up to now. `log_low` is the log's end, read before the call.
-    pub fn snapshot(self: &Arc<Self>, log_low: Lsn) -> Snapshot {
+    /// Registers a snapshot of everything committed up to now; answers its number too.
+    pub(super) fn register(&self, log_low: Lsn) -> (u64, Arc<Registered>) {
         let mut registry = self.registry.lock();
         let pin = registry.low_lsn.min(log_low);
         // Nothing happened since the newest one: both are the same, and taking this one costs
@@ -320,7 +320,7 @@ impl TxnTable {
             let same = (newest.csn.0, newest.next.0) == (registry.watermark, registry.next);
             if same && newest.pin <= pin {
                 newest.hold();
-                return Snapshot::new(Arc::clone(self), number, Arc::clone(newest));
+                return (number, Arc::clone(newest));
             }
         }
         let low = self.horizon.load(Ordering::Relaxed);
@@ -333,30 +333,24 @@ impl TxnTable {
         let number = registry.next_snapshot;
         registry.next_snapshot += 1;
         registry.snapshots.insert(number, Arc::clone(&shared));
-        Snapshot::new(Arc::clone(self), number, shared)
+        (number, shared)
     }
 
-    /// A snapshot that sees only what every registered snapshot sees (all of them are nested):
-    /// the view of purge.
-    pub fn oldest_view(self: &Arc<Self>, log_low: Lsn) -> Snapshot {
+    /// The oldest registration, with one hold more.
+    pub(super) fn share_oldest(&self) -> Option<(u64, Arc<Registered>)> {
         let registry = self.registry.lock();
-        if let Some((&number, oldest)) = registry.snapshots.iter().next() {
-            // It shares the registration of the oldest, with a hold of its own.
-            oldest.hold();
-            return Snapshot::new(Arc::clone(self), number, Arc::clone(oldest));
-        }
-        drop(registry);
-        self.snapshot(log_low)
+        let (&number, oldest) = registry.snapshots.iter().next()?;
+        oldest.hold();
+        Some((number, Arc::clone(oldest)))
     }
 
-    /// The snapshots that may need a version below `lsn`. They share the registrations of their
-    /// originals, with holds of their own.
-    pub(super) fn snapshots_below(self: &Arc<Self>, lsn: Lsn) -> Vec<Snapshot> {
+    /// Those that may need a version below `lsn`, each with one hold more.
+    pub(super) fn share_below(&self, lsn: Lsn) -> Vec<(u64, Arc<Registered>)> {
         let registry = self.registry.lock();
         let low = registry.snapshots.iter().filter(|(_, s)| s.pin < lsn);
         low.map(|(&number, s)| {
             s.hold();
-            Snapshot::new(Arc::clone(self), number, Arc::clone(s))
+            (number, Arc::clone(s))
         })
         .collect()
     }
@@ -385,7 +379,7 @@ impl TxnTable {
     }
 
     /// Whether a registered snapshot of `snapshot_csn` sees what `id` wrote. Prefer
-    /// [`Snapshot::sees`], which knows its own view when the snapshot is an old one.
+    /// `Snapshot::sees`, which knows its own view when the snapshot is an old one.
     #[cfg(test)]
     pub fn visible(&self, snapshot_csn: Csn, id: TxnId, own: Option<TxnId>) -> bool {
         if own == Some(id) {

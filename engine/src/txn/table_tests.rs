@@ -1,5 +1,6 @@
 use super::*;
 use crate::os::sim::SimRng;
+use crate::txn::Snapshot;
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicBool;
 use std::thread;

@@ -105,7 +105,7 @@ impl Session {
                 Some(Obstacle::Wait(ticket)) => self.wait(ticket)?,
                 Some(Obstacle::WaitToSee(ticket)) => self.wait_to_see(ticket, gate.id(), key)?,
                 Some(Obstacle::Revert(bad)) => {
-                    self.ctx.revert_entry(gate, key, bad, &self.along)?
+                    self.ctx.revert_entry(gate, key, bad, &self.reader)?
                 }
                 Some(Obstacle::Again) => {}
             }

@@ -9,7 +9,7 @@ mod space;
 mod threads;
 
 use super::engine::PageInfo;
-use super::space::SpacePolicy;
+use super::policy::SpacePolicy;
 use super::stats::StoreStats;
 use super::*;
 use crate::base::{Error, PAGE_BYTES};

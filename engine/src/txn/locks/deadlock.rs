@@ -10,27 +10,28 @@
 //! has waited all along and released nothing, so an edge that was seen stands until its waiter is
 //! granted, and nobody on a cycle is.
 
-use super::interrupt::Owner;
-use super::manager::LockManager;
-use super::state::Effects;
+use super::owner::Owner;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// Ends all cycles through `owner`, by waking the lightest of each with `Deadlock`.
-pub(super) fn resolve(manager: &LockManager, owner: &Arc<Owner>, effects: &mut Effects) {
-    while let Some(cycle) = find_cycle(manager, owner) {
-        // The cycle begins with `owner`: among equals it is the one, since it woke nobody yet.
-        let victim = cycle.iter().min_by_key(|o| o.weight()).expect("a cycle is not empty");
-        manager.end_in_deadlock(victim, effects);
-    }
+/// The lightest owner on a cycle through `start`; `blockers` are the owners that one waits for.
+pub(super) fn victim(
+    start: &Arc<Owner>,
+    blockers: impl Fn(&Owner) -> Vec<Arc<Owner>>,
+) -> Option<Arc<Owner>> {
+    // The cycle begins with `start`: among equals it is the one, since it woke nobody yet.
+    find_cycle(start, blockers)?.into_iter().min_by_key(|owner| owner.weight())
 }
 
 /// The owners of a cycle through `start`, in order of waiting.
-fn find_cycle(manager: &LockManager, start: &Arc<Owner>) -> Option<Vec<Arc<Owner>>> {
+fn find_cycle(
+    start: &Arc<Owner>,
+    blockers: impl Fn(&Owner) -> Vec<Arc<Owner>>,
+) -> Option<Vec<Arc<Owner>>> {
     let mut visited = HashSet::from([start.number]);
-    let mut path = vec![(Arc::clone(start), manager.blockers(start, true))];
-    while let Some((_, blockers)) = path.last_mut() {
-        let Some(blocker) = blockers.pop() else {
+    let mut path = vec![(Arc::clone(start), blockers(start))];
+    while let Some((_, open)) = path.last_mut() {
+        let Some(blocker) = open.pop() else {
             path.pop();
             continue;
         };
@@ -38,7 +39,7 @@ fn find_cycle(manager: &LockManager, start: &Arc<Owner>) -> Option<Vec<Arc<Owner
             return Some(path.into_iter().map(|(owner, _)| owner).collect());
         }
         if visited.insert(blocker.number) {
-            let further = manager.blockers(&blocker, true);
+            let further = blockers(&blocker);
             path.push((blocker, further));
         }
     }

@@ -9,6 +9,8 @@ pub(super) const LEAF_ENTRIES: usize = 32;
 
 /// A span, by the place of its high end.
 pub(super) type SpanId = Id;
+/// Spans that end last: of all, and of the exclusive ones.
+pub(super) type Reach = [SpanId; 2];
 
 /// At one low end rows come before spans.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

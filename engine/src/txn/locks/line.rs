@@ -10,10 +10,10 @@
 //! others wait for that owner, and behind them it would wait for itself. For the same reason an
 //! insert passes a span whose owner waits for it.
 
-use super::interrupt::{Outcome, Owner};
 use super::key::{Key, Span};
 use super::manager::Granted;
-use super::queue::{Line, Mode, Place, Waiter, Want};
+use super::owner::{Outcome, Owner, Place};
+use super::queue::{Line, Mode, Waiter, Want};
 use super::state::{Effects, TreeLocks};
 use crate::base::TreeId;
 use crate::os::planted::{self, Bug};

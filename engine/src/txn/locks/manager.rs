@@ -1,8 +1,8 @@
 //! The lock manager: what sessions call.
 
 use super::deadlock;
-use super::interrupt::{Outcome, Owner};
 use super::key::Span;
+use super::owner::{Outcome, Owner};
 use super::park::Deadline;
 use super::queue::{Grant, Mode, Want};
 use super::state::{Effects, Map, TreeLocks};
@@ -393,7 +393,7 @@ impl LockManager {
         };
         self.events.waits.fetch_add(1, Ordering::Relaxed);
         for owner in std::iter::once(owner).chain(&holder).filter(|o| o.can_be_waited_for()) {
-            deadlock::resolve(self, owner, &mut effects);
+            self.end_deadlocks(owner, &mut effects);
         }
         drop(graph);
         effects.finish();
@@ -574,10 +574,13 @@ impl LockManager {
         })
     }
 
-    pub(super) fn end_in_deadlock(&self, victim: &Arc<Owner>, effects: &mut Effects) {
-        if self.end_wait(victim, Outcome::Deadlock, effects) {
-            self.events.deadlocks.fetch_add(1, Ordering::Relaxed);
-            effects.wakes.push(Arc::clone(victim));
+    /// Ends all cycles through `owner`, by waking the lightest of each with `Deadlock`.
+    fn end_deadlocks(&self, owner: &Arc<Owner>, effects: &mut Effects) {
+        while let Some(victim) = deadlock::victim(owner, |waiter| self.blockers(waiter, true)) {
+            if self.end_wait(&victim, Outcome::Deadlock, effects) {
+                self.events.deadlocks.fetch_add(1, Ordering::Relaxed);
+                effects.wakes.push(victim);
+            }
         }
     }
 }

@@ -21,11 +21,11 @@
 //! 6. Threads sleep and time is read in `park` only.
 
 mod deadlock;
-mod interrupt;
 mod key;
 mod leaf;
 mod line;
 mod manager;
+mod owner;
 mod park;
 mod queue;
 mod reach;
@@ -34,6 +34,6 @@ mod slab;
 mod state;
 mod tree;
 
-pub use interrupt::Owner;
 pub use manager::{Enqueued, Granted, LockManager, Ticket};
+pub use owner::Owner;
 pub use queue::Mode;

@@ -1,7 +1,7 @@
 //! What is held and what is waited for. Pure data.
 
-use super::interrupt::Owner;
-use super::key::{Key, Span};
+use super::key::Span;
+use super::owner::Owner;
 use std::sync::Arc;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -107,12 +107,4 @@ impl Line {
     pub(super) fn position(&self, ticket: u64) -> Option<usize> {
         self.waiters.iter().position(|w| w.ticket == ticket)
     }
-}
-
-/// Where an owner waits.
-#[derive(Clone)]
-pub(super) struct Place {
-    pub(super) ticket: u64,
-    pub(super) tree: crate::base::TreeId,
-    pub(super) key: Key,
 }

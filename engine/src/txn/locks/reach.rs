@@ -2,15 +2,12 @@
 //! the span that ends last. Pure data.
 
 use super::key::{Cut, Side};
-use super::leaf::{At, Entry, Hold, Kind, SpanId};
+use super::leaf::{At, Entry, Hold, Kind, Reach, SpanId};
 use super::queue::Mode;
 use super::slab::{Id, NONE};
 use super::tree::{child_of, LockTree};
 use crate::os::planted::{self, Bug};
 use std::ops::{ControlFlow, RangeInclusive};
-
-/// Spans that end last: of all, and of the exclusive ones.
-pub(super) type Reach = [SpanId; 2];
 
 fn kinds(mode: Mode) -> RangeInclusive<usize> {
     0..=usize::from(mode == Mode::Exclusive)

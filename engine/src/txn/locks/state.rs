@@ -1,9 +1,9 @@
 //! The locks of one tree, under its mutex: what is held. Who waits, and for whom, is in
 //! `line.rs`.
 
-use super::interrupt::{Held, Owner};
 use super::key::{Cut, Key, Span};
 use super::leaf::SpanId;
+use super::owner::{Held, Owner};
 use super::queue::{Grant, Line, Mode};
 use super::tree::{Gone, LockTree};
 use crate::base::{IdHasher, TreeId};

@@ -6,9 +6,8 @@
 //! join and go is in `shape.rs`, how far spans reach in `reach.rs`.
 
 use super::key::{Cut, Key};
-use super::leaf::{At, Entry, Hold, Leaf, Member, Position, SpanId, LEAF_ENTRIES};
+use super::leaf::{At, Entry, Hold, Leaf, Member, Position, Reach, SpanId, LEAF_ENTRIES};
 use super::queue::{Grant, Mode};
-use super::reach::Reach;
 use super::slab::{Boxes, Id, Slab, NONE};
 use std::cell::Cell;
 use std::ops::ControlFlow;

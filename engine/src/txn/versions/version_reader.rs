@@ -10,14 +10,14 @@ const NEAR_BYTES: u64 = 64 << 10;
 const STREAK: u32 = 4;
 
 #[derive(Default)]
-pub(crate) struct Along {
+pub(crate) struct VersionReader {
     last: Lsn,
     is_backward: bool,
     streak: u32,
     ahead: Option<ReadAhead>,
 }
 
-impl Along {
+impl VersionReader {
     pub fn read(&mut self, wal: &Wal, lsn: Lsn) -> Result<Record> {
         let is_backward = lsn < self.last;
         let is_near = lsn.0.abs_diff(self.last.0) <= NEAR_BYTES;

@@ -1,12 +1,20 @@
 //! The owner of locks, which holds and waits, and how its sleep ends.
 
+use super::key::Key;
 use super::park::Parker;
-use super::queue::Place;
 use crate::base::{TreeId, TxnId};
 use crate::os::rank::Rank;
 use crate::os::sync::{Mutex, Ranked};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicU8, Ordering};
 use std::sync::Arc;
+
+/// Where an owner waits in line.
+#[derive(Clone)]
+pub(super) struct Place {
+    pub(super) ticket: u64,
+    pub(super) tree: TreeId,
+    pub(super) key: Key,
+}
 
 /// What the manager knows of an owner. Locked with the mutex of a tree held, or alone.
 #[derive(Default)]

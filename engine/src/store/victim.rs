@@ -1,0 +1,27 @@
+//! The segment that garbage collection is at.
+
+use super::entry::Entry;
+use crate::base::PageId;
+use crate::os::AlignedBuf;
+
+#[derive(Default)]
+pub struct Collector {
+    pub(super) victim: Option<Victim>,
+}
+
+pub(super) struct Victim {
+    pub(super) segment: usize,
+    pub(super) start: u64,
+    pub(super) bytes: AlignedBuf,
+    /// Records that were live when the segment was read; the last is moved first.
+    pub(super) live: Live,
+}
+
+pub(super) type Live = Vec<(PageId, Entry)>;
+
+impl Victim {
+    pub(super) fn record(&self, entry: Entry) -> &[u8] {
+        let from = (entry.place() - self.start) as usize;
+        &self.bytes[from..from + entry.record_bytes()]
+    }
+}
