@@ -10,6 +10,7 @@ ARGS ?=
 KIND ?=
 PRESET ?= oltp
 TARGET := $(or $(CARGO_TARGET_DIR),target)
+TOOLS := $(TARGET)/release
 
 # Another server than the default, a release or a series: a prefix of its own, the same target directory.
 SERVER ?=
@@ -28,8 +29,10 @@ PRESETS := $(call listed,$(PRESET))
 # Several presets have a directory each below OUT.
 OUT ?= $(TARGET)/bench$(if $(findstring $(comma),$(PRESETS)),,/$(PRESETS))
 option = --$(shell echo $1 | tr A-Z_ a-z-)
+# Those of the variables $1 that are set, as options.
+given = $(foreach v,$1,$(if $($v),$(call option,$v) '$($v)'))
 BENCH_FLAGS = $(foreach v,$(BENCH_LISTS),$(if $($v),$(call option,$v) '$(call listed,$($v))')) \
-  $(foreach v,$(BENCH_VALUES),$(if $($v),$(call option,$v) '$($v)')) \
+  $(call given,$(BENCH_VALUES)) \
   $(if $(filter command line,$(origin SECONDS)),--seconds '$(SECONDS)') $(if $(COLD),--cold)
 
 # Stops at a KIND that the verb $1 does not have; $2 are all, the first one the default.
@@ -74,20 +77,21 @@ sim-model = cargo run --release --locked -p sluice-model -- $(ARGS)
 
 diff: built ## beside InnoDB, STATEMENTS=10000 SEED=s SESSIONS=1; KIND=planted, types, plans (SCALE=1)
 	@$(diff-$(call kind,diff,statements planted types plans))
-diff-statements = STATEMENTS='$(STATEMENTS)' SEED='$(SEED)' SESSIONS='$(SESSIONS)' scripts/diff $(ARGS)
-diff-planted = scripts/diff-planted $(ARGS)
-diff-types = scripts/diff types $(ARGS)
-diff-plans = SCALE='$(SCALE)' scripts/plans $(ARGS)
+diff-statements = "$(TOOLS)/sluice-diff" run $(call given,STATEMENTS SEED SESSIONS) $(ARGS)
+diff-planted = "$(TOOLS)/sluice-diff" planted $(ARGS)
+diff-types = "$(TOOLS)/sluice-diff" types $(ARGS)
+diff-plans = "$(TOOLS)/sluice-plans" --scale '$(SCALE)' $(ARGS)
 
 isolation: built ## isolation and locks beside InnoDB, four levels; HISTORIES=16 random ones, SECONDS=60 of load
-	@HISTORIES=$(HISTORIES) LOAD_SECONDS=$(SECONDS) SEED='$(SEED)' scripts/isolation $(ARGS)
+	@"$(TOOLS)/sluice-isolation" all --histories $(HISTORIES) --seconds $(SECONDS) $(call given,SEED) $(ARGS)
 
 crash: built ## under load, ROUNDS=50: KIND=kill9, powercut (unsynced bytes are lost), powercut-proof
 	@$(crash-$(call kind,crash,kill9 powercut powercut-proof))
-crash-kill9 = ROUNDS=$(ROUNDS) scripts/kill9 $(ARGS)
-crash-powercut = ROUNDS=$(ROUNDS) scripts/powercut $(ARGS)
-# Leaves out one kind of sync at a time; the power cuts must notice each.
-crash-powercut-proof = scripts/powercut-proof $(ARGS)
+crash-kill9 = "$(TOOLS)/sluice-crash" kill9 --rounds $(ROUNDS) $(call given,SEED ENGINE) $(ARGS)
+crash-powercut = "$(TOOLS)/sluice-crash" powercut --rounds $(ROUNDS) $(call given,SEED ENGINE) $(ARGS)
+# Leaves out one kind of sync at a time; the power cuts must notice each. Each has rounds of its own.
+crash-powercut-proof = "$(TOOLS)/sluice-crash" powercut-proof $(call given,SEED) \
+  $(if $(filter file,$(origin ROUNDS)),,$(call given,ROUNDS)) $(ARGS)
 
 # Short for crash KIND=...
 kill9 powercut:

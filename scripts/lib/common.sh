@@ -27,15 +27,3 @@ take_lock() {
   say "waiting for another build that holds $file"
   flock "$fd"
 }
-
-# Waits until process $2, which was killed, has let go of server directory $1. Its first thread can
-# be a zombie while others are still in a system call, with all of its files open: what says that
-# the last one is gone is the lock of the directory, which it holds until then.
-wait_until_gone() {
-  local dir=$1 pid=$2
-  while [[ -d /proc/$pid && $(sed 's/.*) //' "/proc/$pid/stat" 2>/dev/null) != Z* ]]; do
-    sleep 0.02
-  done
-  [[ ! -e $dir/sluice.lock ]] || flock --timeout 120 "$dir/sluice.lock" true ||
-    die "the killed server of $dir still holds its lock"
-}

@@ -4,6 +4,7 @@ use crate::kill9::{BinlogMode, Plan};
 use crate::loss::Spare;
 use crate::power::PowerPlan;
 use crate::workload::FEATURES;
+use sluice_rig::place;
 use sluice_rig::server::{Binlog, Prefix};
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -11,12 +12,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 pub const USAGE: &str = "\
 usage: sluice-crash kill9|powercut [options]
+       sluice-crash powercut-proof [--rounds N] [--seed S] [--prefix P] [KIND...]
+                          see docs/powercut.md
   --rounds N          rounds of work, kill, restart, verify (10)
   --seed S            workload and timing (from the clock)
   --engine E          Sluice, or InnoDB to try the harness (Sluice)
-  --prefix P          the private server installation ($SLUICE_PREFIX)
+  --prefix P          the private server installation ($SLUICE_PREFIX, or .prefix of the checkout)
   --next-prefix P     another installation: from a data directory's first kill on its server runs there
-  --dir D             a directory to make and work in (a new one in $TMPDIR)
+  --dir D             a directory to make and work in (a new one in $TMPDIR; of powercut in memory)
   --binlog MODE       log (in Sluice's log), synced (by the server), off, or mix: each in turn,
                       by data directory (mix)
   --fresh-every K     rounds that one data directory lives for (5)
@@ -33,8 +36,8 @@ usage: sluice-crash kill9|powercut [options]
                       tc-log, ddl-log, frm, innodb-checkpoint, or none (all four)
   --cuts-in-copies    powercut: every cut in an ALTER TABLE that copies rows, at each of its calls in turn
   --no-recovery-cuts  powercut: let every restart come to its end
-  --inject-loss       delete an acknowledged row behind the server's restart: must fail
-  --inject-phantom    insert a row behind the server's restart: must fail";
+  --inject-loss       delete an acknowledged row after the restart: must fail
+  --inject-phantom    insert a row after the restart: must fail";
 
 pub struct Options {
     pub plan: Plan,
@@ -65,13 +68,11 @@ pub fn parse(mut args: impl Iterator<Item = String>) -> Result<Options, String> 
             }
         }
     }
-    if plan.prefix.root.as_os_str().is_empty() {
-        return Err("no --prefix and no $SLUICE_PREFIX".into());
-    }
     if plan.fresh_every == 0 {
         return Err("--fresh-every must not be 0".into());
     }
-    plan.prefix.root = std::path::absolute(&plan.prefix.root).map_err(|e| e.to_string())?;
+    let named = Some(plan.prefix.root).filter(|root| !root.as_os_str().is_empty());
+    plan.prefix = place::prefix(named)?;
     if let Some(power) = &plan.power {
         if !power.library.exists() {
             return Err(format!("no shim {}: run make build", power.library.display()));
@@ -106,14 +107,13 @@ const INJECT_PHANTOM: &str = "INSERT INTO main_rows VALUES (999999, 1, NULL, '',
 
 fn defaults() -> Plan {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let name = format!("sluice-kill9.{}", std::process::id());
     Plan {
         rounds: 10,
         seed: now.as_nanos() as u64 % 1_000_000,
         engine: "Sluice".into(),
-        prefix: Prefix { root: std::env::var_os("SLUICE_PREFIX").unwrap_or_default().into() },
+        prefix: Prefix { root: PathBuf::new() },
         next_prefix: None,
-        dir: std::env::temp_dir().join(name),
+        dir: PathBuf::new(),
         binlog: BinlogMode::Mix,
         fresh_every: 5,
         without: HashSet::new(),

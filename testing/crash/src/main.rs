@@ -12,40 +12,68 @@ mod kill9;
 mod loss;
 mod ops;
 mod power;
+mod proof;
 mod record;
 mod shimcheck;
 mod verify;
 mod workload;
 
 use kill9::{Plan, Totals};
+use sluice_rig::place::{self, Turn, WorkDir};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
 fn main() -> ExitCode {
-    let mut arguments = std::env::args().skip(1);
-    if let (Some("shim-script"), Some(dir)) = (arguments.next().as_deref(), arguments.next()) {
-        return match shimcheck::script(dir.as_ref()) {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = args.iter().map(String::as_str).collect();
+    match words[..] {
+        ["shim-script", dir] => match shimcheck::script(dir.as_ref()) {
             Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                eprintln!("shim-script: {error}");
-                ExitCode::FAILURE
-            }
-        };
-    }
-    let options = match args::parse(std::env::args().skip(1)) {
-        Ok(options) => options,
-        Err(problem) => {
-            eprintln!("{problem}\n\n{}", args::USAGE);
-            return ExitCode::from(2);
+            Err(error) => cannot(error),
+        },
+        ["powercut-proof", ref kinds @ ..] => {
+            in_memory("powercut-proof", |work| proof::run(kinds, &work).unwrap_or_else(cannot))
         }
-    };
-    run(&options.plan, options.keep)
+        ["powercut", ..] if !words.contains(&"--dir") => {
+            in_memory("powercut", |work| rounds(args, || Ok(work)))
+        }
+        _ => rounds(args, || WorkDir::new("kill9")),
+    }
 }
 
-fn run(plan: &Plan, keep: bool) -> ExitCode {
+fn cannot(why: impl std::fmt::Display) -> ExitCode {
+    eprintln!("sluice-crash: error: {why}");
+    ExitCode::from(2)
+}
+
+/// The losses of power are made by the harness, so nothing needs a real disk, and a busy one would take
+/// half of the time.
+fn in_memory(name: &str, work: impl FnOnce(WorkDir) -> ExitCode) -> ExitCode {
+    match place::on_tmpfs(name) {
+        Ok(Turn::Ours(dir)) => work(dir),
+        Ok(Turn::Ended(code)) => code,
+        Err(error) => cannot(error),
+    }
+}
+
+fn rounds(args: Vec<String>, new: impl FnOnce() -> std::io::Result<WorkDir>) -> ExitCode {
+    let (args, work) = match place::with_dir(args, new) {
+        Ok(found) => found,
+        Err(error) => return cannot(error),
+    };
+    match args::parse(args.into_iter()) {
+        Ok(options) => run(&options.plan, options.keep, work),
+        Err(problem) => {
+            eprintln!("{problem}\n\n{}", args::USAGE);
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run(plan: &Plan, keeps: bool, work: Option<WorkDir>) -> ExitCode {
     if let Err(error) = std::fs::create_dir(&plan.dir) {
-        eprintln!("{}: {error}", plan.dir.display());
-        return ExitCode::from(2);
+        return cannot(format!("{}: {error}", plan.dir.display()));
     }
     let test = if plan.power.is_some() { "powercut" } else { "kill9" };
     println!("{test}: {} rounds, engine {}, seed {}", plan.rounds, plan.engine, plan.seed);
@@ -55,8 +83,8 @@ fn run(plan: &Plan, keep: bool) -> ExitCode {
     print_totals(&totals, started.elapsed().as_secs_f64());
     match result {
         Ok(()) => {
-            if keep {
-                println!("kept {}", plan.dir.display());
+            if keeps {
+                println!("kept {}", kept(plan, work).display());
             } else if let Err(error) = std::fs::remove_dir_all(&plan.dir) {
                 eprintln!("{}: {error}", plan.dir.display());
             }
@@ -65,11 +93,26 @@ fn run(plan: &Plan, keep: bool) -> ExitCode {
             ExitCode::SUCCESS
         }
         Err((round, problems)) => {
-            report_failure(plan, round, &problems);
+            println!("FAILED in round {round}, seed {}: {} problems", plan.seed, problems.len());
+            for problem in problems.iter().take(30) {
+                println!("  {problem}");
+            }
+            println!("kept {}", kept(plan, work).display());
             println!("{} passed, 1 failed", totals.rounds);
             ExitCode::FAILURE
         }
     }
+}
+
+/// Where what is to be looked at stays.
+fn kept(plan: &Plan, work: Option<WorkDir>) -> PathBuf {
+    let Some(work) = work else { return plan.dir.clone() };
+    // It is large, and the cuts are written in a story of their own.
+    let _ = std::fs::remove_file(plan.dir.join("server/side/journal"));
+    work.keep().unwrap_or_else(|error| {
+        eprintln!("cannot keep it: {error}");
+        plan.dir.clone()
+    })
 }
 
 fn print_totals(totals: &Totals, seconds: f64) {
@@ -100,12 +143,4 @@ fn print_losses(totals: &Totals) {
     println!("file lengths lost           {}", lost.lengths);
     println!("unsynced names              {}", lost.names_at_risk);
     println!("  of these lost             {}", lost.names);
-}
-
-fn report_failure(plan: &Plan, round: u64, problems: &[String]) {
-    println!("FAILED in round {round}, seed {}: {} problems", plan.seed, problems.len());
-    for problem in problems.iter().take(30) {
-        println!("  {problem}");
-    }
-    println!("kept {}", plan.dir.display());
 }

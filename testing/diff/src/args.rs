@@ -2,12 +2,16 @@
 
 use crate::schema::Style;
 use crate::world::Place;
+use sluice_rig::place;
+use sluice_rig::server::Prefix;
+use sluice_rig::tool::checkout;
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 pub const USAGE: &str = "\
 usage: sluice-diff run [options]          random cases on Sluice and InnoDB, compared
-       sluice-diff replay [options] FILE...   scripts of earlier differences
+       sluice-diff replay [options] [FILE...]   scripts of earlier differences (testing/diff/cases/*.sql)
+       sluice-diff planted [--prefix P] [NAME...]   every planted mistake must be found (docs/diff.md)
   --statements N    how many statements to run at least (10000)
   --seed S          what is run (from the clock)
   --sessions K      connections of each engine (1)
@@ -19,8 +23,8 @@ usage: sluice-diff run [options]          random cases on Sluice and InnoDB, com
   --no-shrink       write the whole script of a difference
   --shrink-seconds N  how long one script is made smaller (120)
   --out DIR         where scripts of differences go (target/diff)
-  --prefix P        the private server installation ($SLUICE_PREFIX)
-  --dir D           a directory to make and work in (a new one in $TMPDIR)
+  --prefix P        the private server installation ($SLUICE_PREFIX, or .prefix of the checkout)
+  --dir D           a directory to make and work in (a new one in memory or $TMPDIR)
   --plugin-dir D    the plugin to load instead of the prefix's
   --planted NAME    a mistake to switch on in a plugin that was built with planted mistakes
   --binlog          with the server's binlog
@@ -46,8 +50,6 @@ pub struct Options {
 
 fn defaults() -> Options {
     let clock = SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |d| d.as_nanos() as u64);
-    let prefix = std::env::var_os("SLUICE_PREFIX").map_or(".prefix".into(), PathBuf::from);
-    let dir = std::env::temp_dir().join(format!("sluice-diff.{}", std::process::id()));
     Options {
         replay: Vec::new(),
         statements: 10_000,
@@ -59,10 +61,10 @@ fn defaults() -> Options {
         only: None,
         shrink: true,
         shrink_seconds: 120,
-        out: "target/diff".into(),
+        out: place::target_dir().join("diff"),
         place: Place {
-            prefix: std::fs::canonicalize(&prefix).unwrap_or(prefix),
-            dir,
+            prefix: Prefix { root: PathBuf::new() },
+            dir: PathBuf::new(),
             plugin_dir: None,
             planted: None,
             binlog: false,
@@ -95,10 +97,23 @@ pub fn parse(mut args: impl Iterator<Item = String>) -> Result<Options, String> 
         }
     }
     if replay && options.replay.is_empty() {
-        return Err("replay needs a file".into());
+        options.replay = cases().map_err(|error| format!("testing/diff/cases: {error}"))?;
     }
+    let named = Some(options.place.prefix.root).filter(|root| !root.as_os_str().is_empty());
+    options.place.prefix = place::prefix(named)?;
     options.place.waits = options.sessions > 1 || replay;
     Ok(options)
+}
+
+/// The scripts that the repository keeps.
+fn cases() -> std::io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(checkout().join("testing/diff/cases"))? {
+        found.push(entry?.path());
+    }
+    found.retain(|path| path.extension().is_some_and(|extension| extension == "sql"));
+    found.sort();
+    Ok(found)
 }
 
 fn set(options: &mut Options, name: &str, value: &str) -> Result<(), String> {
@@ -122,7 +137,7 @@ fn set(options: &mut Options, name: &str, value: &str) -> Result<(), String> {
                 }
             }
         }
-        "--prefix" => options.place.prefix = value.into(),
+        "--prefix" => options.place.prefix = Prefix { root: value.into() },
         "--dir" => options.place.dir = value.into(),
         "--plugin-dir" => options.place.plugin_dir = Some(value.into()),
         "--planted" => options.place.planted = Some(value.into()),

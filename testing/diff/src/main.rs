@@ -19,6 +19,7 @@ mod mistakes;
 mod orders;
 mod pairs;
 mod plans;
+mod planted;
 mod programs;
 mod queries;
 mod rules;
@@ -38,6 +39,7 @@ use case::Case;
 use compare::Difference;
 use rules::Counts;
 use script::Step;
+use sluice_rig::place::{self, WorkDir};
 use sluice_rig::rng::Rng;
 use std::collections::BTreeMap;
 use std::io;
@@ -46,41 +48,43 @@ use std::time::{Duration, Instant};
 use world::World;
 
 fn main() -> ExitCode {
-    if std::env::args().nth(1).as_deref() == Some("types") {
-        return match each_type::run(std::env::args().skip(2)) {
-            Ok(true) => ExitCode::SUCCESS,
-            Ok(false) => ExitCode::FAILURE,
-            Err(problem) => {
-                eprintln!("sluice-diff: error: {problem}");
-                ExitCode::from(2)
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let done = place::with_dir(args, || WorkDir::in_memory("diff"))
+        .map_err(|error| error.to_string())
+        .and_then(|(args, work)| {
+            let (is_same, keeps) = obey(args)?;
+            if let Some(work) = work.filter(|_| keeps) {
+                println!("kept {}", work.keep().map_err(|error| error.to_string())?.display());
             }
-        };
-    }
-    let options = match args::parse(std::env::args().skip(1)) {
-        Ok(options) => options,
-        Err(problem) => {
-            eprintln!(
-                "{problem}\n\n{}\n\n{}\n\nrules, what may differ:\n{}",
-                args::USAGE,
-                each_type::USAGE,
-                rules::reasons()
-            );
-            return ExitCode::from(2);
-        }
-    };
-    let result = if options.replay.is_empty() { run(&options) } else { replay(&options) };
-    if !options.keep {
-        // Nobody needs it, and what cannot be removed does no harm.
-        let _ = std::fs::remove_dir_all(&options.place.dir);
-    }
-    match result {
+            Ok(is_same)
+        });
+    match done {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("sluice-diff: error: {error}");
+        Err(problem) => {
+            eprintln!("sluice-diff: error: {problem}");
             ExitCode::from(2)
         }
     }
+}
+
+/// Whether all was the same, and whether the directory is to be kept.
+fn obey(args: Vec<String>) -> Result<(bool, bool), String> {
+    match args.first().map(String::as_str) {
+        Some("types") => return each_type::run(args.into_iter().skip(1)),
+        Some("planted") => return planted::run(&args[1..]).map(|are_found| (are_found, false)),
+        _ => {}
+    }
+    let options = args::parse(args.into_iter()).map_err(|problem| {
+        let (usage, types, rules) = (args::USAGE, each_type::USAGE, rules::reasons());
+        format!("{problem}\n\n{usage}\n\n{types}\n\nrules, what may differ:\n{rules}")
+    })?;
+    let done = if options.replay.is_empty() { run(&options) } else { replay(&options) };
+    if !options.keep {
+        // Nobody needs it, and a file that cannot be removed does no harm.
+        let _ = std::fs::remove_dir_all(&options.place.dir);
+    }
+    done.map(|is_same| (is_same, options.keep)).map_err(|error| error.to_string())
 }
 
 #[derive(Default)]

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 #[derive(Clone)]
 pub struct Place {
-    pub prefix: PathBuf,
+    pub prefix: Prefix,
     pub dir: PathBuf,
     /// The plugin to load instead of the prefix's, for builds with planted mistakes.
     pub plugin_dir: Option<PathBuf>,
@@ -35,10 +35,9 @@ fn failed(what: &str, error: impl std::fmt::Display) -> io::Error {
 
 impl World {
     pub fn start(place: &Place) -> io::Result<World> {
-        let prefix = Prefix { root: place.prefix.clone() };
         std::fs::create_dir_all(&place.dir)?;
         let launch = Launch {
-            prefix: prefix.clone(),
+            prefix: place.prefix.clone(),
             dir: place.dir.clone(),
             engine: "Sluice".into(),
             binlog: if place.binlog { Binlog::Synced } else { Binlog::Off },
@@ -48,7 +47,7 @@ impl World {
             environment: environment(place),
         };
         if !launch.data().exists() {
-            prefix.install(&launch.data())?;
+            place.prefix.install(&launch.data())?;
         }
         let mut world =
             World { server: Some(launch.start()?), launch, waits: place.waits, trace: place.trace };

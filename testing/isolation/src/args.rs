@@ -1,12 +1,14 @@
 //! The command line.
 
 use crate::level::{Engine, Level};
+use sluice_rig::place;
 use sluice_rig::server::Prefix;
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 pub const USAGE: &str = "\
 usage: sluice-isolation COMMAND [options]
+  all                cases, planted and histories
   cases              run the cases on both engines and compare, also with the table in the docs
   table              the same, and write the table
   histories          random histories on a real server with kills, checked at their level
@@ -22,17 +24,19 @@ usage: sluice-isolation COMMAND [options]
   --cases DIR        where the cases are (testing/isolation/cases)
   --document FILE    where the table is (docs/isolation.md)
   --threads N        cases at a time (6)
-  --prefix P         the private server installation ($SLUICE_PREFIX)
+  --prefix P         the private server installation ($SLUICE_PREFIX, or .prefix of the checkout)
   --dir D            a directory to make, work in and keep (one in $TMPDIR, kept after a failure)";
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Command {
+    All,
     Cases,
     Table,
     Histories,
     Planted,
 }
 
+#[derive(Clone)]
 pub struct Options {
     pub command: Command,
     pub filter: String,
@@ -48,12 +52,11 @@ pub struct Options {
     pub kills: usize,
     pub prefix: Prefix,
     pub dir: PathBuf,
-    /// The directory was named, so it stays.
-    pub keep: bool,
 }
 
 pub fn parse(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
     let command = match args.next().as_deref() {
+        Some("all") => Command::All,
         Some("cases") => Command::Cases,
         Some("table") => Command::Table,
         Some("histories") => Command::Histories,
@@ -74,18 +77,15 @@ pub fn parse(mut args: impl Iterator<Item = String>) -> Result<Options, String> 
         level: None,
         sessions: 6,
         kills: 1,
-        prefix: Prefix { root: std::env::var_os("SLUICE_PREFIX").unwrap_or_default().into() },
-        keep: false,
-        dir: std::env::temp_dir().join(format!("sluice-isolation.{}", std::process::id())),
+        prefix: Prefix { root: PathBuf::new() },
+        dir: PathBuf::new(),
     };
     while let Some(name) = args.next() {
         let value = args.next().ok_or(format!("{name} needs a value"))?;
         set(&mut options, &name, value)?;
     }
-    if options.prefix.root.as_os_str().is_empty() {
-        return Err("no --prefix and no $SLUICE_PREFIX".into());
-    }
-    options.prefix.root = std::path::absolute(&options.prefix.root).map_err(|e| e.to_string())?;
+    let named = Some(options.prefix.root).filter(|root| !root.as_os_str().is_empty());
+    options.prefix = place::prefix(named)?;
     options.dir = std::path::absolute(&options.dir).map_err(|e| e.to_string())?;
     Ok(options)
 }
@@ -108,10 +108,7 @@ fn set(options: &mut Options, name: &str, value: String) -> Result<(), String> {
         }
         "--threads" => options.threads = number(name, &value)?,
         "--prefix" => options.prefix = Prefix { root: value.into() },
-        "--dir" => {
-            options.dir = value.into();
-            options.keep = true;
-        }
+        "--dir" => options.dir = value.into(),
         _ => return Err(format!("unknown option {name}")),
     }
     Ok(())

@@ -16,6 +16,7 @@ mod table;
 
 use args::{Command, Options};
 use sluice_rig::client::Client;
+use sluice_rig::place::{self, WorkDir};
 use sluice_rig::server::{last_lines, Binlog, Launch, Server};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,31 +24,62 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 fn main() -> ExitCode {
-    let options = match args::parse(std::env::args().skip(1)) {
+    let args = std::env::args().skip(1).collect();
+    let (args, work) = match place::with_dir(args, || WorkDir::new("isolation")) {
+        Ok(found) => found,
+        Err(error) => {
+            eprintln!("sluice-isolation: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let options = match args::parse(args.into_iter()) {
         Ok(options) => options,
         Err(problem) => {
             eprintln!("{problem}\n\n{}", args::USAGE);
             return ExitCode::from(2);
         }
     };
+    if run(&options) {
+        return ExitCode::SUCCESS;
+    }
+    // Outcomes, error logs, a history and its data.
+    match work.map(WorkDir::keep) {
+        Some(Ok(kept)) => println!("kept {}", kept.display()),
+        Some(Err(error)) => eprintln!("sluice-isolation: cannot keep it: {error}"),
+        None => {}
+    }
+    ExitCode::FAILURE
+}
+
+fn run(options: &Options) -> bool {
     let done = match options.command {
-        Command::Cases | Command::Table => cases(&options),
-        Command::Histories => histories::run(&options),
-        Command::Planted => histories::planted(&options),
+        Command::All => Ok(all(options)),
+        Command::Cases | Command::Table => cases(options),
+        Command::Histories => histories::run(options),
+        Command::Planted => histories::planted(options),
     };
-    match done {
-        Ok(true) => {
-            if !options.keep {
-                let _ = fs::remove_dir_all(&options.dir);
-            }
-            ExitCode::SUCCESS
-        }
-        Ok(false) => ExitCode::FAILURE,
-        Err(problem) => {
-            eprintln!("sluice-isolation: {problem}");
-            ExitCode::FAILURE
+    done.unwrap_or_else(|problem| {
+        eprintln!("sluice-isolation: {problem}");
+        false
+    })
+}
+
+/// The three parts, each in a directory of its own, which stays if it fails.
+fn all(options: &Options) -> bool {
+    let mut are_good = true;
+    for (name, command) in [
+        ("cases", Command::Cases),
+        ("planted", Command::Planted),
+        ("histories", Command::Histories),
+    ] {
+        println!("isolation: {name}");
+        let part = Options { command, dir: options.dir.join(name), ..options.clone() };
+        match run(&part) {
+            true => drop(fs::remove_dir_all(&part.dir)),
+            false => are_good = false,
         }
     }
+    are_good
 }
 
 /// Waits are seen in performance_schema; none of them may end by a timeout that no case asks for.

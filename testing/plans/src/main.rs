@@ -7,6 +7,7 @@ mod sets;
 use compare::{Engine, Outcome, ENGINES};
 use sets::{Scale, Set};
 use sluice_rig::client::{Client, Reply};
+use sluice_rig::place::{self, WorkDir};
 use sluice_rig::server::{Binlog, Launch, Prefix, Server};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -18,28 +19,27 @@ const USAGE: &str = "\
 usage: sluice-plans [options]
   --scale F    rows as a share of the full size (1): 100 MB in the set trade
   --only NAME  one set, or one query as SET/QUERY
-  --prefix P   the private server installation ($SLUICE_PREFIX)
-  --dir D      a directory to make and work in
+  --prefix P   the private server installation ($SLUICE_PREFIX, or .prefix of the checkout)
+  --dir D      a directory to make and work in (a new one in $TMPDIR)
   --least N    so many of a hundred plans must be the same (95)
   --all        print every plan, not only those that differ";
 
 struct Options {
     scale: Scale,
     only: Option<String>,
-    prefix: PathBuf,
+    prefix: Prefix,
     dir: PathBuf,
     least_percent: usize,
     prints_all: bool,
 }
 
 fn parse(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
-    let prefix = std::env::var_os("SLUICE_PREFIX").map_or(".prefix".into(), PathBuf::from);
-    let dir = std::env::temp_dir().join(format!("sluice-plans.{}", std::process::id()));
+    let mut named = None;
     let mut options = Options {
         scale: Scale(1.0),
         only: None,
-        prefix,
-        dir,
+        prefix: Prefix { root: PathBuf::new() },
+        dir: PathBuf::new(),
         least_percent: SAME_PERCENT_MIN,
         prints_all: false,
     };
@@ -52,12 +52,13 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
         match name.as_str() {
             "--scale" => options.scale = Scale::parse(&value)?,
             "--only" => options.only = Some(value),
-            "--prefix" => options.prefix = value.into(),
+            "--prefix" => named = Some(value.into()),
             "--dir" => options.dir = value.into(),
             "--least" => options.least_percent = value.parse().map_err(|_| "--least: no number")?,
             _ => return Err(format!("unknown option {name}")),
         }
     }
+    options.prefix = place::prefix(named)?;
     Ok(options)
 }
 
@@ -73,10 +74,9 @@ const SETTINGS: [&str; 6] = [
 
 fn launch(options: &Options) -> std::io::Result<Server> {
     std::fs::create_dir(&options.dir)?;
-    let root = std::fs::canonicalize(&options.prefix)?;
     let extra = SETTINGS.iter().map(|option| option.to_string()).collect();
     let launch = Launch {
-        prefix: Prefix { root },
+        prefix: options.prefix.clone(),
         dir: options.dir.clone(),
         engine: "Sluice".into(),
         binlog: Binlog::Off,
@@ -155,7 +155,15 @@ fn run(options: &Options) -> Result<bool, String> {
 }
 
 fn main() -> ExitCode {
-    let options = match parse(std::env::args().skip(1)) {
+    let args = std::env::args().skip(1).collect();
+    let (args, _work) = match place::with_dir(args, || WorkDir::new("plans")) {
+        Ok(found) => found,
+        Err(error) => {
+            eprintln!("sluice-plans: {error}");
+            return ExitCode::from(2);
+        }
+    };
+    let options = match parse(args.into_iter()) {
         Ok(options) => options,
         Err(error) => {
             eprintln!("sluice-plans: {error}\n{USAGE}");

@@ -44,10 +44,25 @@ impl Prefix {
     }
 }
 
+pub(crate) fn is_root() -> bool {
+    // SAFETY: geteuid has no arguments and cannot fail.
+    unsafe { libc::geteuid() == 0 }
+}
+
 /// The server refuses to run as root unless told to.
 fn user_option() -> Option<&'static str> {
-    // SAFETY: geteuid has no arguments and cannot fail.
-    (unsafe { libc::geteuid() } == 0).then_some("--user=root")
+    is_root().then_some("--user=root")
+}
+
+/// What the command starts is killed when the thread that starts it ends.
+pub(crate) fn die_with_parent(command: &mut Command) {
+    // SAFETY: between fork and exec only prctl is called, which is async-signal-safe.
+    unsafe {
+        command.pre_exec(|| {
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+            Ok(())
+        });
+    }
 }
 
 pub fn expect_success(what: &str, status: ExitStatus) -> io::Result<()> {
@@ -163,13 +178,7 @@ impl Launch {
         command.stdout(log.try_clone()?).stderr(log);
         command.envs(self.environment.iter().cloned());
         let started = SystemTime::now();
-        // SAFETY: between fork and exec only prctl is called, which is async-signal-safe.
-        unsafe {
-            command.pre_exec(|| {
-                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-                Ok(())
-            });
-        }
+        die_with_parent(&mut command);
         Ok(Server { child: command.spawn()?, launch: self.clone(), started })
     }
 

@@ -5,6 +5,7 @@
 //! ended in whatever way, stops the servers of the work directory and removes it.
 
 use crate::client::{Answer, Client, Fault};
+use crate::place;
 use crate::server::Prefix;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -142,16 +143,11 @@ impl Tool {
             let program = program.display();
             return Err(format!("no {program}: run `make build`, and the test with --release"));
         }
-        let root = std::env::var_os("SLUICE_PREFIX").map(PathBuf::from);
-        let root = root.unwrap_or_else(|| checkout().join(".prefix"));
-        let root = match fs::canonicalize(&root) {
-            Ok(root) if root.join("READY").exists() => root,
-            _ => return Err(format!("no server in {}: run `make build`", root.display())),
-        };
+        let prefix = place::prefix(None)?;
         let made = run(Command::new("mktemp").args(["-d", "-t", &format!("sluice-{name}.XXXXXX")]));
         let work = PathBuf::from(made.ok().trim());
         let janitor = janitor(&program, &work).map_err(|e| format!("sh: {e}"))?;
-        Ok(Tool { program, prefix: Prefix { root }, work, janitor })
+        Ok(Tool { program, prefix, work, janitor })
     }
 
     /// The program with these arguments.

@@ -13,6 +13,7 @@ mod values;
 use options::Options;
 pub use options::USAGE;
 use sluice_rig::client::Client;
+use sluice_rig::place;
 use sluice_rig::rng::Rng;
 use sluice_rig::server::{Binlog, Launch, Prefix, Server};
 use statements::Column;
@@ -30,14 +31,17 @@ struct Case {
     columns: Vec<Column>,
 }
 
-/// Runs the cases that the arguments after `types` name; true if all are the same.
-pub fn run(args: impl Iterator<Item = String>) -> Result<bool, String> {
+/// Runs the cases that the arguments after `types` name. Whether all are the same, and whether the
+/// directory is to be kept.
+pub fn run(args: impl Iterator<Item = String>) -> Result<(bool, bool), String> {
     let options = options::parse(args)?;
-    compare_all(&options).map_err(|error| error.to_string())
+    let prefix = place::prefix(options.prefix.clone())?;
+    let is_same = compare_all(&options, prefix).map_err(|error| error.to_string())?;
+    Ok((is_same, options.keep))
 }
 
-fn compare_all(options: &Options) -> io::Result<bool> {
-    let mut world = World::start(options)?;
+fn compare_all(options: &Options, prefix: Prefix) -> io::Result<bool> {
+    let mut world = World::start(options, prefix)?;
     let todo = options.chosen(cases(&mut world, options)?);
     let (mut passed, mut failed) = (0, 0);
     for (n, case) in todo.iter().enumerate() {
@@ -97,7 +101,7 @@ struct World {
 const LIMIT: Duration = Duration::from_secs(300);
 
 impl World {
-    fn start(options: &Options) -> io::Result<World> {
+    fn start(options: &Options, prefix: Prefix) -> io::Result<World> {
         let extra = [
             "--innodb-flush-log-at-trx-commit=0",
             "--loose-sluice-flush-log-at-trx-commit=0",
@@ -107,7 +111,7 @@ impl World {
             "--innodb-autoinc-lock-mode=1",
         ];
         let launch = Launch {
-            prefix: Prefix { root: options.prefix.clone() },
+            prefix,
             dir: options.dir.clone(),
             engine: "Sluice".into(),
             binlog: Binlog::Off,

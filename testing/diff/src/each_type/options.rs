@@ -21,13 +21,12 @@ pub struct Options {
     part: usize,
     parts: usize,
     keys: String,
-    pub prefix: PathBuf,
+    pub prefix: Option<PathBuf>,
     pub dir: PathBuf,
     pub keep: bool,
 }
 
 pub fn parse(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
-    let prefix = std::env::var_os("SLUICE_PREFIX").map_or(".prefix".into(), PathBuf::from);
     let mut options = Options {
         quick: false,
         seed: 1,
@@ -36,8 +35,8 @@ pub fn parse(mut args: impl Iterator<Item = String>) -> Result<Options, String> 
         part: 1,
         parts: 1,
         keys: String::new(),
-        prefix,
-        dir: std::env::temp_dir().join(format!("sluice-types.{}", std::process::id())),
+        prefix: None,
+        dir: PathBuf::new(),
         keep: false,
     };
     while let Some(name) = args.next() {
@@ -50,8 +49,6 @@ pub fn parse(mut args: impl Iterator<Item = String>) -> Result<Options, String> 
             }
         }
     }
-    let found = std::fs::canonicalize(&options.prefix);
-    options.prefix = found.map_err(|error| format!("{}: {error}", options.prefix.display()))?;
     Ok(options)
 }
 
@@ -64,7 +61,7 @@ impl Options {
             "--only" => self.only = value,
             "--from" => self.from = value,
             "--keys" => self.keys = value,
-            "--prefix" => self.prefix = value.into(),
+            "--prefix" => self.prefix = Some(value.into()),
             "--dir" => self.dir = value.into(),
             _ => return Err(format!("unknown option {name}")),
         }
@@ -98,7 +95,7 @@ mod tests {
     use super::*;
 
     fn chosen(args: &[&str]) -> Vec<String> {
-        let args = args.iter().map(|arg| (*arg).to_owned()).chain(["--prefix".into(), "/".into()]);
+        let args = args.iter().map(|arg| (*arg).to_owned());
         let cases = ["type int", "type text", "collation utf8mb4_bin", "collation latin1_bin"];
         let case = |name: &str| Case { name: name.into(), columns: Vec::new() };
         let chosen = parse(args).unwrap().chosen(cases.map(case).into());

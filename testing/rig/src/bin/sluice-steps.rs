@@ -1,0 +1,238 @@
+//! sluice-steps: every test, step by step, and the sum of what they report. `scripts/test` builds, and then
+//! runs it.
+//!
+//! ONLY has names of steps; without it, all. Each step's output is kept in target/test/STEP.log. The last
+//! line is "N passed, N failed" or "N passed, N failed, N skipped"; the exit code is 0 only if nothing
+//! failed.
+
+use sluice_rig::place::target_dir;
+use sluice_rig::tool::checkout;
+use std::fs;
+use std::process::{Command, ExitCode};
+
+type Step = (&'static str, &'static str);
+
+/// Name and command line. TOOLS is the directory of the programs that the build makes; SERVERS runs a test of
+/// testing/server, on real servers.
+const STEPS: [Step; 25] = [
+    ("cargo-test", "cargo test --workspace --release --locked --no-fail-fast"),
+    ("simulation", "cargo test --release --locked -p sluice-sim --features sim"),
+    ("server", "$SERVERS server"),
+    ("damage", "$SERVERS damage"),
+    ("formats", "$SERVERS formats -- --skip keep_the_newest_format"),
+    ("types", "\"$TOOLS/sluice-diff\" types --quick"),
+    ("isolation", "\"$TOOLS/sluice-isolation\" all --histories 4 --seconds 8"),
+    ("diff-cases", "\"$TOOLS/sluice-diff\" replay"),
+    ("diff-2", "\"$TOOLS/sluice-diff\" run --statements 8000 --seed 2"),
+    ("diff-3", "\"$TOOLS/sluice-diff\" run --statements 8000 --seed 3"),
+    ("diff-4", "\"$TOOLS/sluice-diff\" run --statements 8000 --seed 4"),
+    ("diff-5", "\"$TOOLS/sluice-diff\" run --statements 8000 --seed 5"),
+    ("diff-6", "\"$TOOLS/sluice-diff\" run --statements 8000 --seed 6"),
+    ("diff-sessions-2-1", "\"$TOOLS/sluice-diff\" run $SHORT --sessions 2 --seed 1"),
+    ("diff-sessions-2-6", "\"$TOOLS/sluice-diff\" run $SHORT --sessions 2 --seed 6"),
+    ("diff-sessions-3-3", "\"$TOOLS/sluice-diff\" run $SHORT --sessions 3 --seed 3"),
+    ("diff-sessions-3-4", "\"$TOOLS/sluice-diff\" run $SHORT --sessions 3 --seed 4"),
+    ("plans", "\"$TOOLS/sluice-plans\" --scale 0.1 --least 90"),
+    ("tools", "$SERVERS tools"),
+    ("presets", "$SERVERS presets"),
+    ("advise", "$SERVERS advise"),
+    ("binlog", "$SERVERS binlog -- --test-threads=2"),
+    ("replicas", "$SERVERS replicas -- --test-threads=2"),
+    ("mtr", "scripts/mtr"),
+    ("kill9", "make --no-print-directory crash KIND=kill9 ROUNDS=\"${KILL9_ROUNDS:-5}\""),
+];
+
+/// The other series: its packages, the plugin for it, our suite under its driver; then from the default
+/// server to it on the same data directories.
+const NEXT_SERIES: [Step; 3] = [
+    ("mtr-11.8", "make --no-print-directory mtr SERVER=11.8"),
+    ("upgrade", "$BUILD_NEXT && $SERVERS upgrade -- --test-threads=2"),
+    // One directory with the binlog in the log, one without a binlog, one with the server syncing it.
+    (
+        "kill9-upgrade",
+        "$BUILD_NEXT && \"$TOOLS/sluice-crash\" kill9 --rounds 3 --seed 1 --fresh-every 1 \
+         --next-prefix .prefix-11.8",
+    ),
+];
+
+/// In a clean root of Debian. Only by its name: `make test-deb`.
+const DEB: Step = ("deb", "$SERVERS deb");
+
+/// Two rounds with the binlog in the log, two without it, two with the server syncing it; always the same
+/// seed. It builds for the default server again.
+const POWERCUT: Step = (
+    "powercut",
+    "make --no-print-directory crash KIND=powercut SEED=1 ROUNDS=\"${POWERCUT_ROUNDS:-6}\" \
+     ARGS='--fresh-every 2'",
+);
+
+/// Words of the commands.
+const WORDS: [(&str, &str); 3] = [
+    ("SERVERS", "cargo test --workspace --release --locked --test"),
+    ("SHORT", "--statements 2500 --length 60"),
+    ("BUILD_NEXT", "make --no-print-directory build SERVER=11.8"),
+];
+
+/// What scripts/fetch-mariadb ends with if the mirror has no release that the plugin knows.
+const NO_RELEASE: i32 = 3;
+
+#[derive(Default, Debug, PartialEq)]
+struct Count {
+    passed: u64,
+    failed: u64,
+    skipped: u64,
+}
+
+/// The steps that are wanted, and what they came to.
+struct Run {
+    wanted: Vec<String>,
+    ran: Vec<&'static str>,
+    count: Count,
+}
+
+fn main() -> ExitCode {
+    let only = std::env::var("ONLY").unwrap_or_default();
+    let wanted = only.split_whitespace().filter(|name| *name != "build").map(String::from);
+    let is_whole = only.trim().is_empty();
+    let mut run = Run { wanted: wanted.collect(), ran: Vec::new(), count: Count::default() };
+    if is_whole || !run.wanted.is_empty() {
+        if let Err(problem) = run.all() {
+            eprintln!("sluice-steps: error: {problem}");
+            return ExitCode::FAILURE;
+        }
+    }
+    let Count { passed, failed, skipped } = run.count;
+    let skipped = if skipped > 0 { format!(", {skipped} skipped") } else { String::new() };
+    println!("\n{passed} passed, {failed} failed{skipped}");
+    match failed {
+        0 => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
+    }
+}
+
+impl Run {
+    fn all(&mut self) -> Result<(), String> {
+        for step in STEPS {
+            self.step(step)?;
+        }
+        if std::env::var_os("SLUICE_MARIADB_VERSION").is_none_or(|version| version.is_empty()) {
+            self.next_series()?;
+        }
+        if !self.wanted.is_empty() {
+            self.step(DEB)?;
+        }
+        self.step(POWERCUT)?;
+        match self.wanted.iter().find(|name| !self.ran.contains(&name.as_str())) {
+            Some(name) => Err(format!("no step {name}")),
+            None => Ok(()),
+        }
+    }
+
+    fn is_wanted(&self, step: &Step) -> bool {
+        self.wanted.is_empty() || self.wanted.iter().any(|name| name == step.0)
+    }
+
+    /// Distributions replace their release when they like: these steps are skipped where none can be had
+    /// that the plugin knows.
+    fn next_series(&mut self) -> Result<(), String> {
+        if !NEXT_SERIES.iter().any(|step| self.is_wanted(step)) {
+            return Ok(());
+        }
+        let mut fetch = Command::new("scripts/fetch-mariadb");
+        fetch.current_dir(checkout()).env("SLUICE_MARIADB_VERSION", "11.8");
+        fetch.env("SLUICE_PREFIX", checkout().join(".prefix-11.8"));
+        let fetched = fetch.status().map_err(|error| format!("scripts/fetch-mariadb: {error}"))?;
+        for step in NEXT_SERIES {
+            if fetched.code() != Some(NO_RELEASE) {
+                self.step(step)?;
+            } else if self.is_wanted(&step) {
+                let name = step.0;
+                println!(
+                    "\n=== {name}: skipped, no release of 11.8 that the plugin knows can be had"
+                );
+                self.ran.push(name);
+                self.count.skipped += 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, step: Step) -> Result<(), String> {
+        let (name, line) = step;
+        if !self.is_wanted(&step) {
+            return Ok(());
+        }
+        self.ran.push(name);
+        println!("\n=== {name}: {line}");
+        let (is_good, log) = run(name, line).map_err(|error| format!("step {name}: {error}"))?;
+        let mut count = Count::of(&log);
+        if !is_good && count.failed == 0 {
+            // Such as a test binary that crashed.
+            println!("sluice-steps: error: step {name} failed without a failed test");
+            count.failed = 1;
+        }
+        self.count.passed += count.passed;
+        self.count.failed += count.failed;
+        self.count.skipped += count.skipped;
+        Ok(())
+    }
+}
+
+/// Runs a command line; its output goes to the terminal and to the step's log. Whether it was successful,
+/// and the log.
+fn run(name: &str, line: &str) -> std::io::Result<(bool, String)> {
+    let logs = target_dir().join("test");
+    fs::create_dir_all(&logs)?;
+    let log = logs.join(format!("{name}.log"));
+    let mut shell = Command::new("bash");
+    shell.args(["-o", "pipefail", "-c", &format!("{{ {line}; }} 2>&1 | tee \"$0\"")]).arg(&log);
+    shell.current_dir(checkout()).envs(WORDS).env("TOOLS", target_dir().join("release"));
+    let is_good = shell.status()?.success();
+    Ok((is_good, String::from_utf8_lossy(&fs::read(&log)?).into_owned()))
+}
+
+impl Count {
+    /// Of all result lines of cargo's tests, and of the lines "N passed, N failed, N skipped" of our own
+    /// programs.
+    fn of(log: &str) -> Count {
+        let mut sum = Count::default();
+        for line in log.lines() {
+            let words: Vec<_> = line.split_whitespace().collect();
+            let figures = match words[..] {
+                ["test", "result:", _, passed, "passed;", failed, "failed;", skipped, ..] => {
+                    [passed, failed, skipped]
+                }
+                [passed, "passed,", failed, "failed"] => [passed, failed, "0"],
+                [passed, "passed,", failed, "failed,", skipped, "skipped"] => {
+                    [passed, failed, skipped]
+                }
+                _ => continue,
+            };
+            if let [Ok(passed), Ok(failed), Ok(skipped)] = figures.map(str::parse::<u64>) {
+                sum.passed += passed;
+                sum.failed += failed;
+                sum.skipped += skipped;
+            }
+        }
+        sum
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_results_are_added_up() {
+        let log = "test result: ok. 5 passed; 1 failed; 2 ignored; 0 measured; 0 filtered out\n\
+                   test result_of_a_sum ... ok\n\
+                   3 passed, 0 failed\nmany passed, 1 failed\n7 passed, 1 failed, 4 skipped\n";
+        assert_eq!(Count::of(log), Count { passed: 15, failed: 2, skipped: 6 });
+    }
+
+    #[test]
+    fn a_step_has_one_name() {
+        let names = || STEPS.iter().chain(&NEXT_SERIES).chain([&DEB, &POWERCUT]).map(|step| step.0);
+        assert!(names().all(|name| names().filter(|other| *other == name).count() == 1));
+    }
+}
