@@ -8,7 +8,7 @@ SUITE=bookworm # of this system
 
 # Compiler and tools of the build, sysbench for the benchmarks, and the shared
 # libraries that the packaged mariadbd and its clients are linked with.
-BUILD_PACKAGES=(g++ make binutils dpkg-dev patch perl python3 sysbench)
+BUILD_PACKAGES=(g++ make binutils dpkg-dev patch perl sysbench)
 SERVER_LIBRARIES=(libaio1 libcrypt1 libgcc-s1 libncurses6 libnuma1 libpcre2-8-0 libpcre2-posix3
   libssl3 libstdc++6 libsystemd0 liburing2 zlib1g)
 
