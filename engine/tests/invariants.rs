@@ -1,4 +1,5 @@
-//! docs/invariants.md against the source tree: what comments cite is there, and what it names lives.
+//! Pages against the source tree: the rules that comments cite are in docs/invariants.md, and the sources,
+//! functions and tests that pages name exist.
 #![allow(clippy::disallowed_methods, reason = "it reads the source tree")]
 
 use std::collections::BTreeSet;
@@ -106,6 +107,62 @@ fn every_file_test_and_bug_that_the_page_names_exists() {
     assert!(gone.is_empty(), "docs/invariants.md names what is not there: {gone:?}");
 }
 
+/// A path of a source: from the workspace's root, or from the engine's.
+fn is_source(name: &str) -> bool {
+    let is_path = |c: char| c.is_ascii_alphanumeric() || "_-./".contains(c);
+    let ending = name.rsplit('.').next().unwrap_or_default();
+    name.contains('/') && name.chars().all(is_path) && ["rs", "cc", "h"].contains(&ending)
+}
+
+/// The sources that a page names and that are not there. `sql/` is the server's own tree.
+fn gone_sources(page: &str) -> Vec<&str> {
+    let exists =
+        |name: &str| ["", "engine/src"].iter().any(|d| workspace().join(d).join(name).exists());
+    let named =
+        quoted(page).into_iter().filter(|name| is_source(name) && !name.starts_with("sql/"));
+    named.filter(|name| !exists(name)).collect()
+}
+
+/// The functions that a page names, such as `Trx::insert` and `log_and_apply`, and that no source has.
+fn gone_functions<'p>(page: &'p str, sources: &[(PathBuf, String)]) -> Vec<&'p str> {
+    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == ':';
+    let is_function =
+        |name: &&str| name.chars().all(is_word) && (name.contains("::") || name.contains('_'));
+    let exists = |name: &str| {
+        let last = name.rsplit("::").next().unwrap_or_default();
+        let (rust, cpp) = (format!("fn {last}("), format!("{name}("));
+        sources.iter().any(|(path, text)| match path.extension().is_some_and(|e| e == "rs") {
+            true => text.contains(&rust),
+            false => text.contains(&cpp),
+        })
+    };
+    quoted(page).into_iter().filter(is_function).filter(|name| !exists(name)).collect()
+}
+
+#[test]
+fn every_source_that_a_page_names_exists() {
+    let mut gone = Vec::new();
+    for dir in ["", "docs", "docs/systems"] {
+        for entry in fs::read_dir(workspace().join(dir)).expect("a readable directory") {
+            let path = entry.expect("a readable directory").path();
+            // The changelog may name what has gone.
+            if path.extension().is_some_and(|e| e == "md") && !path.ends_with("CHANGELOG.md") {
+                let text = fs::read_to_string(&path).expect("a page is UTF-8");
+                let named = gone_sources(&text).into_iter();
+                gone.extend(named.map(|name| format!("{}: {name}", path.display())));
+            }
+        }
+    }
+    assert!(gone.is_empty(), "\n{}", gone.join("\n"));
+}
+
+#[test]
+fn every_function_that_the_tour_names_exists() {
+    let tour = fs::read_to_string(workspace().join("docs/tour.md")).expect("docs/tour.md");
+    let gone = gone_functions(&tour, &all_sources());
+    assert!(gone.is_empty(), "docs/tour.md names what is not there: {gone:?}");
+}
+
 #[test]
 fn the_checks_can_fail() {
     assert_eq!(cited("// rules M7 and S99; M123, TM1\nlet m1 = M2;"), ["M7", "S99"].into());
@@ -117,4 +174,9 @@ fn the_checks_can_fail() {
         missing(page, &sources),
         ["engine/src/gone.rs", "no_such_test_of_ours", "NoSuchBug"]
     );
+    let page = "`engine/src/os/rank.rs` `os/rank.rs` `os/gone.rs` `sql/handler.h` `a/b` `1 / 2.h`";
+    assert_eq!(gone_sources(page), ["os/gone.rs"]);
+    let page =
+        "`Trx::insert` `Trx::insert_no_such` `ha_sluice::write_row` `ha_sluice::write_now` `word`";
+    assert_eq!(gone_functions(page, &sources), ["Trx::insert_no_such", "ha_sluice::write_now"]);
 }
