@@ -228,12 +228,22 @@ impl Books {
         self.crowd.iter().filter(|at| **at != session).count() > 1
     }
 
-    /// May what one of them does fall between two rows of another? It locks no gaps, or takes numbers.
-    pub fn crowd_mixes(&self) -> bool {
-        let gapless = |at: &usize| self.is_gapless(*at);
-        let answers = self.answers.iter().filter(|answer| self.crowd.contains(&answer.session));
-        let mut texts = answers.map(|answer| &answer.sql);
-        self.crowd.iter().any(gapless) || texts.any(|sql| self.takes_many_numbers(sql))
+    /// Tables in which what one of them does may fall between two rows of another one, or, of one that is alone,
+    /// beside the place where it waited: it locks no gaps, or takes numbers.
+    pub fn mixed_tables(&self) -> BTreeSet<String> {
+        let woken = |answer: &&Answer| self.crowd.contains(&answer.session);
+        let woken: Vec<&Answer> = self.answers.iter().filter(woken).collect();
+        let mixes = |answer: &Answer| {
+            self.is_gapless(answer.session) || self.takes_many_numbers(&answer.sql)
+        };
+        let met = |answer: &Answer, table: &String| {
+            let is_other = |other: &&Answer| other.session != answer.session;
+            let mut others = woken.iter().copied().filter(is_other);
+            self.crowd.len() == 1
+                || others.any(|other| table_of(&other.sql).as_ref() == Some(table))
+        };
+        let table = |answer: &&Answer| table_of(&answer.sql).filter(|table| met(answer, table));
+        woken.iter().copied().filter(|answer| mixes(answer)).filter_map(|a| table(&a)).collect()
     }
 
     /// What each side's tables show to READ UNCOMMITTED. A table that cannot be read now is missing.
@@ -521,10 +531,12 @@ impl Books {
         self.takes_numbers(sql) && !one
     }
 
-    /// Was it ended while it waited? Each side may have taken the numbers of other rows by then.
-    pub fn numbers_differ(&self, answer: &Answer) -> bool {
+    /// The table of a statement that was ended while it waited, where each side may have taken the numbers of
+    /// other rows by then.
+    pub fn numbers_doubtful(&self, answer: &Answer) -> Option<String> {
         let over = [DEADLOCK, INTERRUPTED, LOCK_WAIT];
-        was_stopped(answer, &over) && self.takes_many_numbers(&answer.sql)
+        let doubtful = was_stopped(answer, &over) && self.takes_many_numbers(&answer.sql);
+        table_of(&answer.sql).filter(|_| doubtful)
     }
 }
 
@@ -548,6 +560,29 @@ mod tests {
         books.begin_step(BTreeMap::from([(0, two.into())]));
         assert!(books.meets_numbers(one));
         assert!(!books.meets_numbers("DELETE FROM t1 WHERE id = 3"));
+    }
+
+    #[test]
+    fn statements_mix_in_a_table_that_they_share() {
+        let answer = |session: usize, sql: &str| Answer {
+            session,
+            sql: sql.into(),
+            replies: [Some(Outcome::default()), Some(Outcome::default())],
+        };
+        let mut books = Books::new(3);
+        books.settings[0].level = "READ-COMMITTED".into();
+        books.answers = vec![answer(0, "UPDATE t1 SET c1 = 2"), answer(1, "DELETE FROM t2")];
+        books.crowd = BTreeSet::from([0, 1]);
+        assert_eq!(books.mixed_tables(), BTreeSet::new(), "each in its own table");
+        books.answers.push(answer(2, "DELETE FROM t1"));
+        assert_eq!(books.mixed_tables(), BTreeSet::new(), "that one was not woken");
+        books.crowd.insert(2);
+        assert_eq!(books.mixed_tables(), BTreeSet::from(["t1".to_owned()]));
+        books.settings[0].level = "SERIALIZABLE".into();
+        assert_eq!(books.mixed_tables(), BTreeSet::new(), "all lock gaps");
+        books.settings[0].level = "READ-COMMITTED".into();
+        books.crowd = BTreeSet::from([0]);
+        assert_eq!(books.mixed_tables(), BTreeSet::from(["t1".to_owned()]), "it waited alone");
     }
 
     #[test]

@@ -120,7 +120,7 @@ pub fn locks_gaps(level: &str) -> bool {
 }
 
 /// Rows that only the first has.
-fn only(a: &[Row], b: &[Row]) -> Vec<Row> {
+pub fn only(a: &[Row], b: &[Row]) -> Vec<Row> {
     let mut rest: Vec<&Row> = b.iter().collect();
     let mut out = Vec::new();
     for row in a {

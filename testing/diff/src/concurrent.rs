@@ -38,7 +38,7 @@ pub fn several(
             case.take(&mut runner, &mut generator, Step::sql(session, sql), None)?;
         }
     }
-    while case.steps.len() < length && case.found.is_none() && !runner.parted {
+    while case.steps.len() < length && case.found.is_none() && !runner.parted.is_over() {
         for step in next(&mut generator, &runner, cache) {
             case.take(&mut runner, &mut generator, step, None)?;
         }
@@ -62,7 +62,7 @@ impl Case {
         step: Step,
         effect: Option<Effect>,
     ) -> io::Result<()> {
-        if self.found.is_some() || runner.parted {
+        if self.found.is_some() || runner.parted.is_over() {
             return Ok(());
         }
         self.steps.push(step.clone());

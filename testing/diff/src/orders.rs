@@ -4,13 +4,14 @@
 //! another; then the same script is run again and again.
 
 use crate::books::{is_ddl, Answer};
-use crate::claims::{Image, Images};
+use crate::claims::{only, table_of, Image, Images};
 use crate::compare::compare;
 use crate::rules::{Counts, DEADLOCK, MIXED, ORDER, WOKEN};
 use crate::run::{Runner, Stepped};
 use crate::script::{sessions, Action, Step};
 use crate::session::{Outcome, Row, SIDES};
 use crate::world::World;
+use std::collections::BTreeSet;
 use std::io;
 
 /// How a script ended in a difference.
@@ -23,8 +24,9 @@ pub struct Ending {
     /// Sessions at work at once in the last step, with the step that sent their statements.
     pub crowd: Vec<(usize, usize)>,
     pub crowded: bool,
-    /// A statement of the crowd may run between two rows of another one: it locks no gaps, or takes numbers.
-    pub mixes: bool,
+    /// Tables in which a statement of the crowd may run between two rows of another one: it locks no gaps, or
+    /// takes numbers.
+    pub mixes: BTreeSet<String>,
     pub answers: Vec<Answer>,
     pub images: Images,
 }
@@ -90,39 +92,74 @@ struct End {
     /// Tables, with the rows that one of the statements has written there, also if a later one has taken
     /// them away.
     written: Vec<(String, Row)>,
+    /// Rows that were there before the statements and after each of them.
+    untouched: Images,
 }
 
 /// May a statement of the crowd have met some of the rows that another one has written, and not the rest?
-/// Only statements of the crowd have other answers, and each row of Sluice is what one of the orders gives, or
-/// was written there: one that comes before the place of another statement is passed by that.
+/// Only statements of the crowd have other answers, and only in tables where they may mix. Each row of Sluice
+/// is what one of the orders gives, or was written there: one that comes before the place of another statement
+/// is passed by that. What no statement touches in any order is there.
 fn is_mixed(ending: &Ending, ends: &[End]) -> bool {
+    let mixes = |table: &String| ending.mixes.contains(table);
     let is_fine = |answer: &Answer| match &answer.replies {
         [None, None] => true,
         [Some(ours), Some(theirs)] => {
             let woken = ending.crowd.iter().any(|(at, _)| *at == answer.session);
             let alike = || compare(&answer.sql, ours, theirs, &mut Counts::default()).is_none();
-            let known = |row: &Row| ends.iter().any(|end| end.has_answered(answer.session, row));
-            let ran = ours.is_ok() && theirs.is_ok();
-            woken && ran && ours.sets.iter().flat_map(|set| &set.rows).all(known) || alike()
+            let may_differ = woken && table_of(&answer.sql).as_ref().is_some_and(mixes);
+            may_differ && ours.is_ok() && theirs.is_ok() && is_part(answer.session, ours, ends)
+                || alike()
         }
         _ => false,
     };
-    let known = |table: &String, row: &Row| ends.iter().any(|end| end.has(table, row));
-    ending.mixes
+    let is_fine_table = |(table, image): (&String, &Image)| match mixes(table) {
+        true => image.rows.iter().all(|row| ends.iter().any(|end| end.has(table, row))),
+        false => ends.iter().any(|end| same_rows(image, end.images.get(table))),
+    };
+    !ending.mixes.is_empty()
         && ending.answers.iter().all(is_fine)
-        && ending.images.iter().all(|(table, image)| image.rows.iter().all(|row| known(table, row)))
+        && ending.images.iter().all(is_fine_table)
+        && has_untouched(&ending.images, ends)
+}
+
+/// Has the answer no row, and no number of affected rows, beyond what all orders together have?
+fn is_part(session: usize, ours: &Outcome, ends: &[End]) -> bool {
+    let own = |end: &End| -> Vec<Outcome> {
+        let own = end.replies.iter().filter(|(at, _, _)| *at == session);
+        own.filter_map(|(_, _, reply)| reply.clone()).collect()
+    };
+    let replies: Vec<Outcome> = ends.iter().flat_map(own).collect();
+    let rows = |outcome: &Outcome| -> Vec<Row> {
+        outcome.sets.iter().flat_map(|set| set.rows.clone()).collect()
+    };
+    let all: Vec<Row> = replies.iter().flat_map(rows).collect();
+    let affected: u64 = replies.iter().map(|reply| reply.affected_rows).sum();
+    ours.affected_rows <= affected && only(&rows(ours), &all).is_empty()
+}
+
+fn has_untouched(ours: &Images, ends: &[End]) -> bool {
+    let images = ends.iter().map(|end| end.untouched.clone());
+    let untouched = images.reduce(|a, b| in_both(&a, &b)).unwrap_or_default();
+    let is_there = |(table, image): (&String, &Image)| {
+        ours.get(table).is_none_or(|ours| only(&image.rows, &ours.rows).is_empty())
+    };
+    untouched.iter().all(is_there)
+}
+
+/// The rows that both have, of tables that both have.
+fn in_both(a: &Images, b: &Images) -> Images {
+    let rows = |(table, image): (&String, &Image)| {
+        let rows = only(&image.rows, &only(&image.rows, &b.get(table)?.rows));
+        Some((table.clone(), Image { names: image.names.clone(), rows }))
+    };
+    a.iter().filter_map(rows).collect()
 }
 
 impl End {
     fn has(&self, table: &String, row: &Row) -> bool {
         let written = self.written.iter().any(|(at, other)| at == table && other == row);
         written || self.images.get(table).is_some_and(|image| image.rows.contains(row))
-    }
-
-    fn has_answered(&self, session: usize, row: &Row) -> bool {
-        let own = self.replies.iter().filter(|(at, _, _)| *at == session);
-        let mut sets = own.filter_map(|(_, _, reply)| reply.as_ref()).flat_map(|o| &o.sets);
-        sets.any(|set| set.rows.contains(row))
     }
 }
 
@@ -180,7 +217,8 @@ fn in_order(world: &mut World, ending: &Ending, order: &[(usize, usize)]) -> io:
     world.empty()?;
     let mut runner = Runner::new(world, sessions(&ending.steps))?;
     let mut replies: Replies = Vec::new();
-    let (mut differs, mut images, mut written) = (false, None, Vec::new());
+    let (mut differs, mut written) = (false, Vec::new());
+    let (mut images, mut untouched): (Option<Images>, Option<Images>) = (None, None);
     for (index, step) in steps.iter().enumerate() {
         let stepped = runner.step(step)?;
         let is_last = index + 1 == steps.len();
@@ -192,14 +230,16 @@ fn in_order(world: &mut World, ending: &Ending, order: &[(usize, usize)]) -> io:
             take(&mut replies, &runner.books.answers);
             let after = runner.books.look(&mut runner.pairs.control, SIDES[1]);
             written.extend(images.iter().flat_map(|images| new_rows(images, &after)));
+            untouched =
+                Some(untouched.map_or_else(|| after.clone(), |rows| in_both(&rows, &after)));
             images = Some(after);
         }
     }
-    let images = images.unwrap_or_default();
+    let (images, untouched) = (images.unwrap_or_default(), untouched.unwrap_or_default());
     Ok(match same(ending, &replies) && same_tables(&ending.images, &images) {
         true => Ordered::AsSluiceWas,
         false if differs => Ordered::Differs,
-        false => Ordered::Alike(End { replies, images, written }),
+        false => Ordered::Alike(End { replies, images, written, untouched }),
     })
 }
 
@@ -235,12 +275,17 @@ fn same(ending: &Ending, replies: &Replies) -> bool {
 }
 
 fn same_tables(ours: &Images, theirs: &Images) -> bool {
-    let sorted = |images: &Images, table: &String| {
-        let mut rows = images.get(table)?.rows.clone();
+    ours.iter().all(|(table, image)| same_rows(image, theirs.get(table)))
+}
+
+/// A table that cannot be read now is not compared.
+fn same_rows(ours: &Image, theirs: Option<&Image>) -> bool {
+    let sorted = |image: &Image| {
+        let mut rows = image.rows.clone();
         rows.sort();
-        Some(rows)
+        rows
     };
-    ours.keys().all(|t| !theirs.contains_key(t) || sorted(ours, t) == sorted(theirs, t))
+    theirs.is_none_or(|theirs| sorted(ours) == sorted(theirs))
 }
 
 /// Runs the script again: does InnoDB ever answer as Sluice has answered?
@@ -285,39 +330,66 @@ mod tests {
         Images::from([("t1".to_owned(), Image { names: vec!["c1".into()], rows })])
     }
 
-    #[test]
-    fn woken_statements_may_mix() {
+    /// InnoDB's session 0 has changed one row.
+    fn end(values: &[&str], untouched: &[&str]) -> End {
+        let reply = Some(Outcome { affected_rows: 1, ..Outcome::default() });
+        let replies = vec![(0, "UPDATE t1 SET c1 = 2".into(), reply)];
+        End { replies, images: images(values), written: Vec::new(), untouched: images(untouched) }
+    }
+
+    /// Sluice's session 0 has changed two rows, InnoDB's one.
+    fn ending() -> Ending {
         let changed = |rows: u64| Some(Outcome { affected_rows: rows, ..Outcome::default() });
-        let answer = |ours: u64, theirs: u64| Answer {
+        let answer = Answer {
             session: 0,
             sql: "UPDATE t1 SET c1 = 2".into(),
-            replies: [changed(ours), changed(theirs)],
+            replies: [changed(2), changed(1)],
         };
-        let mut ending = Ending {
+        Ending {
             steps: Vec::new(),
             at_step: true,
             crowd: vec![(0, 1), (1, 2)],
             crowded: true,
-            mixes: true,
-            answers: vec![answer(2, 1)],
+            mixes: BTreeSet::from(["t1".to_owned()]),
+            answers: vec![answer],
             images: images(&["1", "2"]),
-        };
-        let end = |values: &[&str]| End {
-            replies: Vec::new(),
-            images: images(values),
-            written: Vec::new(),
-        };
-        let orders = [end(&["1", "1"]), end(&["2", "2"])];
-        assert!(is_mixed(&ending, &orders));
-        assert!(!is_mixed(&ending, &orders[..1]), "a row that no order gives");
+        }
+    }
+
+    #[test]
+    fn woken_statements_may_mix() {
+        let orders = [end(&["1", "1"], &[]), end(&["2", "2"], &[])];
+        assert!(is_mixed(&ending(), &orders));
         let written = new_rows(&images(&["1"]), &images(&["1", "2"]));
-        let passed = End { written, ..end(&["1", "1"]) };
-        assert!(is_mixed(&ending, &[passed]), "a row that one order gives and takes away");
-        ending.mixes = false;
-        assert!(!is_mixed(&ending, &orders), "it locks gaps");
-        ending.mixes = true;
-        ending.crowd = vec![(1, 2), (2, 3)];
-        assert!(!is_mixed(&ending, &orders), "another answer, and it was not woken");
+        let passed = End { written, ..end(&["1", "1"], &[]) };
+        let other = end(&["1", "1"], &[]);
+        assert!(is_mixed(&ending(), &[passed, other]), "a row that one order gives and takes away");
+        let no_table = Ending { mixes: BTreeSet::new(), ..ending() };
+        assert!(!is_mixed(&no_table, &orders), "it locks gaps");
+        let other_table = Ending { mixes: BTreeSet::from(["t2".to_owned()]), ..ending() };
+        assert!(!is_mixed(&other_table, &orders), "they mix elsewhere");
+        let not_woken = Ending { crowd: vec![(1, 2), (2, 3)], ..ending() };
+        assert!(!is_mixed(&not_woken, &orders), "another answer, and it was not woken");
+    }
+
+    #[test]
+    fn what_mixes_is_between_the_orders() {
+        let one = [end(&["1", "1"], &[])];
+        assert!(!is_mixed(&ending(), &one), "a row that no order gives");
+        let lost = [end(&["1", "1", "3"], &["3"]), end(&["2", "2", "3"], &["3"])];
+        assert!(!is_mixed(&ending(), &lost), "a row that no order touches is gone");
+        let written_once = [end(&["1", "1", "3"], &["3"]), end(&["2", "2"], &[])];
+        assert!(is_mixed(&ending(), &written_once), "one order touches the row");
+        let mut more = ending();
+        more.answers[0].replies[0] = Some(Outcome { affected_rows: 3, ..Outcome::default() });
+        let orders = [end(&["1", "1"], &[]), end(&["2", "2"], &[])];
+        assert!(!is_mixed(&more, &orders), "more rows than all orders together");
+    }
+
+    #[test]
+    fn rows_of_both() {
+        let found = in_both(&images(&["1", "1", "2", "3"]), &images(&["1", "3", "4"]));
+        assert_eq!(found, images(&["1", "3"]));
     }
 
     #[test]

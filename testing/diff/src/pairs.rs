@@ -7,7 +7,7 @@
 
 use crate::books::Answer;
 use crate::rules::Met;
-use crate::session::{Direct, Outcome, Session, SIDES};
+use crate::session::{Direct, Outcome, Session, Side, SIDES};
 use crate::waits::{self, Waiter};
 use crate::world::{World, LOCK_WAIT_TIMEOUT_S};
 use std::collections::{BTreeMap, HashSet};
@@ -166,6 +166,20 @@ impl<'w> Pairs<'w> {
         let open = self.sessions[session][side].run("SELECT @@in_transaction");
         let cell = open.sets.first().and_then(|s| s.rows.first()?.first()?.clone());
         cell.as_deref() != Some(b"1")
+    }
+
+    /// Has the table the same AUTO_INCREMENT on both sides? Not if that cannot be read now.
+    pub fn count_alike(&mut self, table: &str) -> bool {
+        let mut next = |side: Side| {
+            let database = side.database();
+            let sql = format!(
+                "SET STATEMENT lock_wait_timeout=0 FOR SELECT auto_increment FROM \
+                 information_schema.tables WHERE table_schema = '{database}' AND table_name = '{table}'"
+            );
+            self.control.run(&sql).sets.first()?.rows.first()?.first()?.clone()
+        };
+        let (ours, theirs) = (next(SIDES[0]), next(SIDES[1]));
+        ours.is_some() && ours == theirs
     }
 
     /// Replies that are there: session and side.

@@ -124,11 +124,12 @@ pub const COMMITTED: Rule = Rule::of_controller(
     "one side alone has run a statement, by a rule about locks, and has committed it",
 );
 
+/// Rows, definitions and indexes are compared at the end, all but AUTO_INCREMENT of these tables.
 pub const NUMBERS: Rule = Rule::of_controller(
     "case-ends-numbers",
-    "one side alone has run an INSERT, by a rule about locks, and may have taken AUTO_INCREMENT \
-     values, which no ROLLBACK gives back; or one of several rows was ended while it waited, on either side \
-     at a row of its own",
+    "one side alone has run an INSERT, by a rule about locks, or one of several rows was ended while it \
+     waited, on either side at a row of its own; the sides have then counted AUTO_INCREMENT unlike, and no \
+     ROLLBACK gives values back",
 );
 
 pub const FURTHER: Rule = Rule::of_controller(
@@ -190,11 +191,12 @@ pub const WOKEN: Rule = Rule::of_controller(
 
 pub const MIXED: Rule = Rule::of_controller(
     "mixed-among-woken",
-    "one step has set several statements to work at once, and one of them locks no gaps (READ COMMITTED), or \
-     takes AUTO_INCREMENT values for several rows, which come from no transaction: it may meet some of the \
-     rows that another one writes, and not the rest. In every order, one after another, both engines answer \
-     alike, and every row of Sluice is one that InnoDB has in one of the orders, or that one of the statements \
-     has written there",
+    "one step has set several statements of a table to work at once, and one of them locks no gaps (READ \
+     COMMITTED), or takes AUTO_INCREMENT values for several rows, which come from no transaction: it may meet \
+     some of the rows that another one writes, and not the rest. In every order, one after another, both \
+     engines answer alike; every row that Sluice has or answers is one that InnoDB has in one of the orders, or \
+     that one of the statements has written there; no row is gone that no order touches; other tables are as \
+     in one of the orders",
 );
 
 pub const UNFINISHED: Rule = Rule::of_controller(

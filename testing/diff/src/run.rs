@@ -6,6 +6,7 @@
 
 use crate::alone::{self, Alone, Servers, View};
 use crate::books::{Answer, Books};
+use crate::claims::table_of;
 use crate::compare::{compare, Difference, Kind};
 use crate::mistakes;
 use crate::orders::{explain, Ending};
@@ -17,7 +18,7 @@ use crate::session::{Outcome, SIDES};
 use crate::verify;
 use crate::world::World;
 use std::cell::RefCell;
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -27,8 +28,7 @@ const HEED: Duration = Duration::from_secs(15);
 pub struct Runner<'w> {
     pub pairs: Pairs<'w>,
     pub counts: Counts,
-    /// The histories have parted for a reason that a rule gives; only each side alone can be checked.
-    pub parted: bool,
+    pub parted: Parted,
     /// No rule about locks applies: the script is known to lock alike.
     pub strict: bool,
     /// Each step is shown, with its answers.
@@ -36,6 +36,21 @@ pub struct Runner<'w> {
     pub books: Books,
     /// What EXECUTE runs.
     prepared: String,
+}
+
+/// In what the two sides cannot be made alike again, for a reason that a rule gives: the case ends.
+#[derive(Default)]
+pub struct Parted {
+    /// In their histories: only each side alone can be checked.
+    pub alone: bool,
+    /// In AUTO_INCREMENT of these tables, and in nothing else.
+    pub numbers: BTreeSet<String>,
+}
+
+impl Parted {
+    pub fn is_over(&self) -> bool {
+        self.alone || !self.numbers.is_empty()
+    }
 }
 
 pub enum Stepped {
@@ -54,7 +69,7 @@ impl<'w> Runner<'w> {
         Ok(Runner {
             pairs: Pairs::connect(world, sessions)?,
             counts: Counts::default(),
-            parted: false,
+            parted: Parted::default(),
             strict: false,
             trace: world.trace,
             books: Books::new(sessions),
@@ -72,7 +87,11 @@ impl<'w> Runner<'w> {
 
     pub fn step(&mut self, step: &Step) -> io::Result<Stepped> {
         let begun = Instant::now();
-        let stepped = self.run_step(step)?;
+        let stepped = match self.run_step(step)? {
+            Stepped::Differs(found) => Stepped::Differs(found),
+            _ if self.parted.is_over() => Stepped::Parted,
+            stepped => stepped,
+        };
         if self.trace {
             self.show(step, &stepped);
             println!("    {} ms", begun.elapsed().as_millis());
@@ -175,9 +194,10 @@ impl<'w> Runner<'w> {
             books.images[0] = books.look(&mut pairs.control, SIDES[0]);
             return Ok(stepped);
         }
-        if answers.iter().any(|a| books.numbers_differ(a)) {
-            return Ok(self.part(NUMBERS.id));
-        }
+        let doubtful: Vec<String> =
+            answers.iter().filter_map(|a| books.numbers_doubtful(a)).collect();
+        doubtful.into_iter().for_each(|table| self.doubt_numbers(table));
+        let Runner { books, pairs, .. } = self;
         let both: Vec<Answer> =
             answers.into_iter().filter(|a| a.replies.iter().all(Option::is_some)).collect();
         let Pairs { control, sessions, .. } = pairs;
@@ -208,10 +228,11 @@ impl<'w> Runner<'w> {
             // Not where another statement has stopped at two places, or several are at work at once: they
             // may meet other rows then.
             let sure = rule != ELSEWHERE.id && !self.books.is_chance(session);
-            if !sure || !self.catch_up(session, at)? {
+            if sure && self.catch_up(session, at)? {
+                self.counts.add(CAUGHT_UP.id);
+            } else if end == COMMITTED.id || !self.undo_numbers(at)? {
                 return Ok(Some(self.part(end)));
             }
-            self.counts.add(CAUGHT_UP.id);
             known = self.pairs.answered();
         }
     }
@@ -230,7 +251,7 @@ impl<'w> Runner<'w> {
     /// The case ends, by this rule.
     fn part(&mut self, rule: &'static str) -> Stepped {
         self.counts.add(rule);
-        self.parted = true;
+        self.parted.alone = true;
         Stepped::Parted
     }
 
@@ -244,12 +265,39 @@ impl<'w> Runner<'w> {
         if (0..2).any(|side| self.pairs.has_committed(at, side)) {
             return Ok(Some(COMMITTED.id));
         }
-        if self.books.takes_numbers(talk.sql()) {
+        let table = table_of(talk.sql()).filter(|_| self.books.takes_numbers(talk.sql()));
+        if table.as_ref().is_some_and(|table| !self.pairs.count_alike(table)) {
             return Ok(Some(NUMBERS.id));
         }
         self.pairs.stop(at)?;
         self.reconnect(at)?;
+        table.into_iter().for_each(|table| self.doubt_numbers(table));
         Ok(None)
+    }
+
+    /// One side may have taken more numbers of this table than the other: if so, the case ends.
+    fn doubt_numbers(&mut self, table: String) {
+        if !self.parted.is_over() && !self.pairs.count_alike(&table) {
+            self.counts.add(NUMBERS.id);
+            self.parted.numbers.insert(table);
+        }
+    }
+
+    /// Undoes the session's transaction although one side has taken more numbers. False: another statement at
+    /// work takes numbers of the same table, so it may have got other ones.
+    fn undo_numbers(&mut self, at: usize) -> io::Result<bool> {
+        let table = table_of(self.pairs.talks[at].sql());
+        let takes = |other: usize| {
+            let sql = self.pairs.talks[other].sql();
+            table_of(sql) == table && self.books.takes_numbers(sql)
+        };
+        if (0..self.sessions()).any(|other| other != at && takes(other)) {
+            return Ok(false);
+        }
+        self.pairs.stop(at)?;
+        self.reconnect(at)?;
+        table.into_iter().for_each(|table| self.doubt_numbers(table));
+        Ok(true)
     }
 
     /// One side has run the statement of `at` for good, on the other it waits for locks that the first side
@@ -341,12 +389,12 @@ impl<'w> Runner<'w> {
     pub fn finish(&mut self) -> io::Result<Option<Difference>> {
         let mut all: Vec<usize> = (0..self.sessions()).collect();
         all.sort_by_key(|at| std::cmp::Reverse(self.books.issued[*at]));
-        let mut numbers = false;
+        let mut doubtful = Vec::new();
         let (immune, rest): (Vec<usize>, Vec<usize>) =
             all.into_iter().partition(|at| self.pairs.is_immune(*at));
         for at in rest.iter().copied() {
             let sql = self.pairs.talks[at].sql().to_owned();
-            numbers |= self.books.takes_many_numbers(&sql);
+            doubtful.extend(table_of(&sql).filter(|_| self.books.takes_many_numbers(&sql)));
             self.pairs.kill(at);
             if !self.pairs.ends(at, HEED) {
                 return Ok(Some(deaf(at, sql, HEED, "KILL QUERY")));
@@ -363,12 +411,9 @@ impl<'w> Runner<'w> {
             }
             self.reconnect(at)?;
         }
-        if numbers && !self.parted {
-            self.counts.add(NUMBERS.id);
-            self.parted = true;
-        }
+        doubtful.into_iter().for_each(|table| self.doubt_numbers(table));
         let [ours, theirs] = &self.pairs.sessions[0];
-        Ok(verify::verify(ours, theirs, self.parted, &mut self.counts))
+        Ok(verify::verify(ours, theirs, &self.parted, &mut self.counts))
     }
 }
 
@@ -406,7 +451,7 @@ impl Runner<'_> {
             at_step,
             crowd: books.crowd.iter().map(|at| (*at, books.issued[*at])).collect(),
             crowded: books.crowded,
-            mixes: books.crowd_mixes(),
+            mixes: books.mixed_tables(),
             answers: books.answers.clone(),
             images: books.images[0].clone(),
         }

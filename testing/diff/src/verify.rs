@@ -3,6 +3,7 @@
 
 use crate::compare::{compare, normal, row_difference, rows_of, Difference, Kind};
 use crate::rules::Counts;
+use crate::run::Parted;
 use crate::session::{Direct, Outcome, Row, Session};
 
 pub fn roll_back_prepared(control: &mut Direct) {
@@ -23,11 +24,11 @@ fn first_rows(outcome: &Outcome) -> &[Row] {
     outcome.sets.first().map_or(&[], |set| &set.rows)
 }
 
-/// `alone`: the histories have parted, so each side is checked by itself only.
+/// Where the histories have parted, each side is checked by itself only.
 pub fn verify(
     ours: &Session,
     theirs: &Session,
-    alone: bool,
+    parted: &Parted,
     counts: &mut Counts,
 ) -> Option<Difference> {
     let list = "SHOW FULL TABLES WHERE Table_type = 'BASE TABLE'";
@@ -37,11 +38,14 @@ pub fn verify(
             return Some(found);
         }
     }
-    if alone {
+    if parted.alone {
         return None;
     }
-    let names = "SELECT table_name, auto_increment FROM information_schema.tables \
-                 WHERE table_schema = DATABASE() AND table_type = 'BASE TABLE'";
+    let left_out: String = parted.numbers.iter().map(|table| format!(",'{table}'")).collect();
+    let names = format!(
+        "SELECT table_name, auto_increment FROM information_schema.tables WHERE table_schema = DATABASE() \
+         AND table_type = 'BASE TABLE' AND table_name NOT IN (''{left_out})"
+    );
     for table in &tables {
         let found = same(ours, theirs, &select_all(ours, table), Kind::FinalTable, counts)
             .or_else(|| same(ours, theirs, &show_create(table), Kind::Definition, counts));
@@ -49,7 +53,7 @@ pub fn verify(
             return found;
         }
     }
-    same(ours, theirs, names, Kind::AutoIncrement, counts).or_else(|| {
+    same(ours, theirs, &names, Kind::AutoIncrement, counts).or_else(|| {
         tables.iter().find_map(|table| {
             let keys = keys_of(ours, table);
             keys.iter().find_map(|k| walk_both(ours, theirs, table, k, counts))
@@ -111,8 +115,9 @@ fn own_checks(session: &Session, table: &str) -> Option<Difference> {
     for key in &keys {
         for sql in searches(table, &columns, key) {
             let outcome = session.run(&sql);
-            if outcome.error_code() != 0 {
-                continue;
+            if outcome.error_code() != rows.error_code() {
+                let text = format!("by the index: {:?}", outcome.error);
+                return Some(found(Kind::Index, &sql, text));
             }
             let got = outcome.sets.first().map(|set| rows_of(set, false)).unwrap_or_default();
             if let Some((index, scan)) = row_difference(&got, &expected, false) {
