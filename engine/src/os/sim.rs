@@ -106,6 +106,8 @@ pub enum Trouble {
     /// The first write over what is there fails with ENOSPC, as on a file system that copies on
     /// write; half of such writes reach the file.
     Overwrite,
+    /// Writes to the pages file fail with ENOSPC, wherever they go.
+    Images,
     /// No further file can be opened, nor a directory for a moment (`EMFILE`).
     OpenFiles,
     /// One of so many calls that need new space fails with ENOSPC; whoever asks finds the disk full
@@ -323,9 +325,7 @@ impl World {
             Some((at, Fault::IoError)) if at == now => {
                 Err(Error::io(op, path, io::Error::from_raw_os_error(libc::EIO)))
             }
-            Some((at, Fault::DiskFull))
-                if now >= at && !matches!(op, "sync" | "remove" | "overwrite") =>
-            {
+            Some((at, Fault::DiskFull)) if now >= at && needs_room(op) => {
                 Err(Error::Full { what: "disk" })
             }
             Some((at, Fault::NoSpaceOnce)) if at == now && op != "remove" => {
@@ -341,9 +341,8 @@ impl World {
         let hits = |trouble: &Trouble| match trouble {
             Trouble::Write => matches!(op, "write" | "overwrite" | "sync"),
             Trouble::Overwrite => op == "overwrite",
-            Trouble::Space { one_of } => {
-                now % one_of == 0 && !matches!(op, "sync" | "remove" | "overwrite")
-            }
+            Trouble::Images => matches!(op, "write" | "overwrite") && Kind::Pages.has(path),
+            Trouble::Space { one_of } => now % one_of == 0 && needs_room(op),
             _ => false,
         };
         match self.meet(hits) {
@@ -397,6 +396,11 @@ impl World {
             _ => Ok(()),
         }
     }
+}
+
+/// Whether a full disk refuses such a call.
+fn needs_room(op: &str) -> bool {
+    !matches!(op, "sync" | "remove" | "overwrite")
 }
 
 /// The file's name begins with `prefix`, if there is one.

@@ -247,6 +247,10 @@ fn one_order(life: &Life, rng: &mut SimRng) -> Step {
         // No checkpoint but those around a table's end.
         return Ok(());
     }
+    if rng.chance(life.habits.image_trouble_percent) {
+        // Pages change meanwhile: after a write that failed, and before the next one.
+        life.suffer(Trouble::Images, 1 + rng.below(20_000_000));
+    }
     match rng.below(10) {
         _ if life.habits.never_flushes => flushing(life, Engine::checkpoint_map_now)?,
         0..=2 => flushing(life, Engine::checkpoint_now)?,

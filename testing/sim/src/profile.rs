@@ -33,10 +33,12 @@ pub enum Profile {
     Unread,
     /// In every life a write or a sync fails, mostly in the middle of a DDL statement.
     Failing,
+    /// The pool is too small for the rows, and now and then there is no space for images of its pages.
+    Unwritten,
 }
 
 impl Profile {
-    pub const ALL: [Profile; 8] = [
+    pub const ALL: [Profile; 9] = [
         Profile::Any,
         Profile::Worn,
         Profile::Moved,
@@ -45,6 +47,7 @@ impl Profile {
         Profile::Sick,
         Profile::Unread,
         Profile::Failing,
+        Profile::Unwritten,
     ];
 
     pub fn of_seed(seed: u64) -> Profile {
@@ -56,6 +59,7 @@ impl Profile {
             41..=52 => Profile::Sick,
             53..=60 => Profile::Unread,
             61..=70 => Profile::Failing,
+            79..=84 => Profile::Unwritten,
             _ => Profile::Any,
         }
     }
@@ -67,6 +71,8 @@ pub enum Illness {
     None,
     /// One write or sync fails.
     Writes,
+    /// No image of a page can be written for a moment, as often as the operator says.
+    Images,
     /// All kinds of trouble.
     All,
 }
@@ -116,6 +122,8 @@ pub struct Habits {
     pub drop_percent: u64,
     /// So many of a hundred DDL statements have a trouble of their own.
     pub ddl_trouble_percent: u64,
+    /// Before so many of a hundred orders of the operator there is no space for images of pages.
+    pub image_trouble_percent: u64,
     /// Commits are never flushed by themselves.
     pub never_flushes: bool,
 }
@@ -160,6 +168,7 @@ impl Limits {
             }
             Profile::Unread => limits.read_badly(),
             Profile::Failing => limits.write_badly(),
+            Profile::Unwritten => limits.write_no_images(),
             Profile::Unflushed => limits.never_flush(rng, pace),
         }
         limits
@@ -177,6 +186,7 @@ impl Limits {
             ddl_percent: 100,
             drop_percent: 0,
             ddl_trouble_percent: 0,
+            image_trouble_percent: 0,
             never_flushes: false,
         };
         Limits {
@@ -244,6 +254,23 @@ impl Limits {
         self.habits.patient_percent = 0;
         self.habits.sudden_percent = 0;
         self.habits.ddl_trouble_percent = 30;
+    }
+
+    fn write_no_images(&mut self) {
+        self.illness = Illness::Images;
+        self.lives = 2;
+        self.sessions = 3;
+        self.steps = 800;
+        self.calls_per_life = 6_000;
+        self.pool_bytes = 1 << 14;
+        self.log_capacity_bytes = 1 << 20;
+        self.is_compressed = false;
+        self.habits.ids = 250;
+        self.habits.filler_bytes = 2_000;
+        self.habits.patient_percent = 0;
+        self.habits.sudden_percent = 0;
+        self.habits.ddl_percent = 3;
+        self.habits.image_trouble_percent = 60;
     }
 
     fn wear_out(&mut self, pace: &mut Pace) {

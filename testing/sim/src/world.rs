@@ -436,7 +436,7 @@ impl World {
         if life.model().names.is_empty() && self.first_table(life).is_err() {
             return;
         }
-        if self.limits.illness != Illness::None {
+        if !matches!(self.limits.illness, Illness::None | Illness::Images) {
             self.fall_ill();
         }
         let mut threads = Vec::new();
