@@ -9,6 +9,7 @@ use super::table::{Shard, Slot, SHARDS};
 use super::writeback::{claim, Claim, Patience, Written, BATCH_PAGES};
 use crate::base::Result;
 use crate::os::observe::{self, Wait};
+use crate::os::trim_heap;
 use std::sync::atomic::{Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,6 +25,10 @@ const RESERVE_MAX: usize = 1024;
 const EXCESS_SHARE: usize = 8;
 /// Percent of the capacity that may be dirty: so reads find clean victims when the store is full.
 const DIRTY_PERCENT_MAX: usize = 75;
+
+/// The share of the memory for changes that the heap may keep after they are gone, and the least of it.
+const TRIM_SHARE: usize = 8;
+const TRIM_BYTES_MIN: usize = 4 << 20;
 
 /// Longest that one change waits for the background to catch up.
 const ADMIT_WAIT_MAX: Duration = Duration::from_secs(1);
@@ -114,6 +119,17 @@ impl Pool {
         }
     }
 
+    /// Whether so much memory of changes was freed that the heap should give it back: frames come in its place.
+    pub(super) fn wants_trim(&self) -> bool {
+        let now = self.tally.change_bytes.load(Relaxed);
+        let high = self.changes_high.fetch_max(now, Relaxed).max(now);
+        let wants = high - now >= (self.budget_bytes() / TRIM_SHARE).max(TRIM_BYTES_MIN);
+        if wants {
+            self.changes_high.store(now, Relaxed);
+        }
+        wants
+    }
+
     #[cold]
     fn wait_for_background(&self) {
         self.counters.waits.fetch_add(1, Relaxed);
@@ -135,6 +151,9 @@ impl Pool {
     pub fn evict_step(&self, budget_pages: usize) -> Result<bool> {
         self.refresh_gathers();
         self.trim_free();
+        if self.wants_trim() {
+            trim_heap();
+        }
         let mut budget = budget_pages;
         while budget > 0 {
             let wanted = self.free_deficit().min(budget);

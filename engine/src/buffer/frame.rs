@@ -1,27 +1,20 @@
 //! One page in memory, and the guards that are the only way to its bytes.
 
 use super::changes::{Gathered, Tally};
-use crate::base::{Lsn, PageId, TreeId, PAGE_BYTES};
+use crate::base::{Lsn, PageId, TreeId};
 use crate::os::planted::{self, Bug};
 use crate::os::rank::Rank;
 use crate::os::sync::{ArcRwLockReadGuard, ArcRwLockWriteGuard, Mutex, Ranked, RawRwLock, RwLock};
+use crate::os::SlabBuf;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::Arc;
 
-pub(super) type PageBuf = Box<[u8; PAGE_BYTES]>;
+pub(super) type PageBuf = SlabBuf;
 pub(super) type Latch = RwLock<Body>;
 
 /// "Not dirty" and "not being written", where otherwise a recovery LSN stands.
 pub(super) const CLEAN: u64 = u64::MAX;
-
-pub(super) fn new_page_buf() -> PageBuf {
-    let zeroes: Box<[u8]> = vec![0u8; PAGE_BYTES].into_boxed_slice();
-    match zeroes.try_into() {
-        Ok(page) => page,
-        Err(_) => unreachable!("the length is PAGE_BYTES"),
-    }
-}
 
 /// What others may know about a frame without its latch.
 pub(super) struct Meta {

@@ -27,7 +27,7 @@ impl Pool {
         self.capacity_frames.load(Relaxed).saturating_sub(changes).max(FRAMES_MIN)
     }
 
-    fn budget_bytes(&self) -> usize {
+    pub(super) fn budget_bytes(&self) -> usize {
         self.capacity_frames.load(Relaxed) * PAGE_BYTES / 100 * SHARE_PERCENT
     }
 

@@ -2,13 +2,13 @@
 
 use super::bad_pages::BadPages;
 use super::changes::Tally;
-use super::frame::{new_page_buf, Body, Meta, PageBuf, ReadGuard, WriteGuard, CLEAN};
+use super::frame::{Body, Meta, PageBuf, ReadGuard, WriteGuard, CLEAN};
 use super::owed_pages::Owed;
 use super::table::{Shard, Slot, Table, SHARDS};
 use crate::base::{Error, Lsn, PageId, Result, TreeId, PAGE_BYTES};
 use crate::os::rank::Rank;
 use crate::os::sync::{condition, ArcRwLockWriteGuard, Condvar, Mutex, Ranked, RawRwLock, RwLock};
-use crate::os::SIMULATED;
+use crate::os::{Slabs, SIMULATED};
 use crate::store::{Compression, Store};
 use std::collections::HashMap;
 use std::sync::atomic::{
@@ -73,6 +73,9 @@ pub struct Pool {
     /// Frames allocated, in the table or free.
     pub(super) frames: AtomicUsize,
     pub(super) free: Mutex<Vec<PageBuf>>,
+    memory: Slabs,
+    /// Most memory of changes since the heap was last trimmed.
+    pub(super) changes_high: AtomicUsize,
     /// Shard where the next search for a victim begins.
     pub(super) next_shard: AtomicUsize,
     pub(super) counters: Counters,
@@ -109,6 +112,8 @@ impl Pool {
             capacity_frames: AtomicUsize::new(capacity_frames(options.capacity_bytes)),
             frames: AtomicUsize::new(0),
             free: Mutex::ranked(Rank::FreeFrames, Vec::new()),
+            memory: Slabs::new(PAGE_BYTES),
+            changes_high: AtomicUsize::new(0),
             next_shard: AtomicUsize::new(0),
             counters: Counters::default(),
             tally: Arc::default(),
@@ -425,7 +430,7 @@ impl Pool {
 
     pub(super) fn new_buf(&self) -> PageBuf {
         self.frames.fetch_add(1, SeqCst);
-        new_page_buf()
+        self.memory.take()
     }
 }
 

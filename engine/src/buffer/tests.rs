@@ -5,7 +5,7 @@ use crate::os::sim::{Fault, SimOs, SimRng};
 use crate::os::Os;
 use crate::store::{Store, StoreOptions};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::Arc;
 use std::thread;
 
@@ -194,6 +194,18 @@ fn a_page_to_be_freed_holds_the_redo_point_and_is_not_written() {
     assert_eq!(pool.redo_point(Lsn(100)), Lsn(100));
     assert!(pool.read(PageId(1)).is_err());
     assert_eq!(pool.store().pages(), 1);
+}
+
+/// Once for each time that memory of changes has gone down by enough.
+#[test]
+fn the_heap_is_trimmed_when_many_changes_have_gone() {
+    let (_os, pool) = new_pool();
+    let mut wants = |change_bytes| {
+        pool.tally.change_bytes.store(change_bytes, Relaxed);
+        pool.wants_trim()
+    };
+    let found = [0, 9 << 20, 6 << 20, 5 << 20, 4 << 20, 7 << 20, 1 << 20].map(&mut wants);
+    assert_eq!(found, [false, false, false, true, false, false, true]);
 }
 
 #[test]

@@ -24,10 +24,12 @@ mod rng;
 #[cfg(feature = "sim")]
 pub mod sched;
 pub mod sim;
+mod slabs;
 pub mod sync;
 
 pub use aligned::AlignedBuf;
 pub use real::RealOs;
+pub use slabs::{trim_heap, SlabBuf, Slabs};
 
 use crate::base::Result;
 use std::path::{Path, PathBuf};

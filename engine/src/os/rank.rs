@@ -131,6 +131,8 @@ ranks! {
     /// `buffer`: the changes of a frame.
     GatheredChanges,
     FreeFrames,
+    /// `os`: memory that frames do not use.
+    Slabs,
     PoolSize,
     Compression,
     BadPages,
