@@ -9,7 +9,7 @@
 
 use super::apply::{apply, change_creates_page, page_lsn};
 use super::env::Env;
-use crate::base::codec::{put_bytes, put_varint, Reader};
+use crate::base::codec::{put_varint, Reader};
 use crate::base::limits::RECORD_BYTES_MAX;
 use crate::base::{PageId, Result, TreeId};
 use crate::buffer::WriteGuard;
@@ -84,20 +84,31 @@ pub(super) fn log_and_apply(
         let head = scratch.len();
         put_varint(scratch, u64::from(tree.0));
         put_varint(scratch, pages.len() as u64);
+        // Nearly every record has one change, which goes to the log from where it is.
+        let alone = match pages {
+            [(_, change)] => *change,
+            _ => &[],
+        };
         for (guard, change) in pages.iter() {
             put_varint(scratch, guard.page().0);
-            put_bytes(scratch, change);
+            put_varint(scratch, change.len() as u64);
+            if alone.is_empty() {
+                scratch.extend_from_slice(change);
+            }
         }
+        let end_of_pages = scratch.len();
         put_varint(scratch, freed.len() as u64);
         for guard in freed.iter() {
             put_varint(scratch, guard.page().0);
         }
-        assert!(scratch.len() + note.len() <= RECORD_BYTES_MAX, "a record over its limit");
+        let bytes = scratch.len() + note.len() + alone.len();
+        assert!(bytes <= RECORD_BYTES_MAX, "a record over its limit");
         let log_end = env.wal.end();
         pages.iter_mut().for_each(|(guard, _)| guard.will_change(log_end));
         freed.iter_mut().for_each(|guard| guard.will_free(log_end));
-        let (head, body) = scratch.split_at(head);
-        env.wal.append(RECORD_TREE, &[head, note, body])
+        let (before_note, after_note) = scratch.split_at(head);
+        let (changes, end) = after_note.split_at(end_of_pages - head);
+        env.wal.append(RECORD_TREE, &[before_note, note, changes, alone, end])
     });
     for (guard, change) in pages.iter_mut() {
         let page = guard.page();

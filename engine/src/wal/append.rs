@@ -2,7 +2,7 @@
 
 use super::election::Election;
 use super::format::{Control, BLOCK, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, STREAM_START};
-use super::pack::{Choice, Packer};
+use super::pack::Packer;
 use super::ring::{Geometry, Ring};
 use super::segments::{create_segment, segment_path, Segments};
 use super::stats::{value, Counters, WalStats};
@@ -30,7 +30,6 @@ const OWED_SHARE: u64 = 4;
 const ENDING_SHARE: u64 = 16;
 
 /// Known to the flush leader only.
-#[derive(Default)]
 pub(super) struct Io {
     /// Segments with plain writes that no sync has covered yet.
     pub unsynced: Vec<u64>,
@@ -43,7 +42,6 @@ pub struct Wal {
     pub(super) dir: PathBuf,
     pub(super) capacity_bytes: AtomicU64,
     pub(super) incarnation: u64,
-    pub(super) compression: Choice,
     pub(super) ring: Ring,
     pub(super) segments: Segments,
     pub(super) election: Mutex<Election<Arc<Waiter>>>,
@@ -95,11 +93,13 @@ impl Wal {
             dir: options.dir,
             capacity_bytes: AtomicU64::new(options.capacity_bytes),
             incarnation: control.incarnation,
-            compression: Choice::new(options.compression),
             ring: Ring::new(control.start, geometry),
             segments,
             election: Mutex::ranked(Rank::LogElection, Election::default()),
-            io: Mutex::ranked(Rank::LogIo, Io::default()),
+            io: Mutex::ranked(
+                Rank::LogIo,
+                Io { unsynced: Vec::new(), packer: Packer::new(options.compression) },
+            ),
             durable: AtomicU64::new(control.start),
             counters: Counters::default(),
             poisoned: AtomicBool::new(false),
@@ -186,9 +186,10 @@ impl Wal {
         self.capacity_bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// For the batches that are written from now on; see [`WalOptions::compression`].
+    /// For the batches that are written from now on; see [`WalOptions::compression`]. Waits for a flush
+    /// that is under way.
     pub fn set_compression(&self, how: Compression) {
-        self.compression.set(how);
+        self.io.lock().packer.how = how;
     }
 
     fn poison_unless_full<T>(&self, result: Result<T>) -> Result<T> {

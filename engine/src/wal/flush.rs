@@ -253,7 +253,7 @@ impl Wal {
         let mut plain_from = first.start;
         let plain = |from, to| leading.pieces(from, to).into_iter().map(Stored::Plain);
         for batch in batches {
-            let (header, packed) = io.packer.pack(self.compression.get(), leading, batch);
+            let (header, packed) = io.packer.pack(leading, batch);
             self.segments.note(&match planted::is(Bug::PackedTakenForPlain) {
                 true => BatchHeader { packed: None, ..header },
                 false => header,

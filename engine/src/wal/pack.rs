@@ -5,52 +5,23 @@ use super::format::{block_up, BatchHeader, Packed, BATCH_HEADER_BYTES, BLOCK};
 use super::ring::{Leading, Sealed};
 use crate::base::compress::{compress, Compression, CODEC_RAW};
 use crate::os::AlignedBuf;
-use std::sync::atomic::{AtomicI32, Ordering};
 
-/// How batches are packed from now on.
-pub(super) struct Choice(AtomicI32);
-
-const NONE: i32 = i32::MIN;
-const LZ4: i32 = i32::MAX;
-
-impl Choice {
-    pub fn new(how: Compression) -> Choice {
-        let choice = Choice(AtomicI32::new(NONE));
-        choice.set(how);
-        choice
-    }
-
-    pub fn set(&self, how: Compression) {
-        let code = match how {
-            Compression::None => NONE,
-            Compression::Lz4 => LZ4,
-            Compression::Zstd(level) => level.clamp(NONE + 1, LZ4 - 1),
-        };
-        self.0.store(code, Ordering::Relaxed);
-    }
-
-    pub fn get(&self) -> Compression {
-        match self.0.load(Ordering::Relaxed) {
-            NONE => Compression::None,
-            LZ4 => Compression::Lz4,
-            level => Compression::Zstd(level),
-        }
-    }
-}
-
-/// Memory of the flush leader for packing.
-#[derive(Default)]
+/// Memory of the flush leader for packing, and how it packs.
 pub(super) struct Packer {
+    pub how: Compression,
     batch: Vec<u8>,
     form: Vec<u8>,
 }
 
 impl Packer {
+    pub fn new(how: Compression) -> Packer {
+        Packer { how, batch: Vec::new(), form: Vec::new() }
+    }
+
     /// The header of a finished batch, and its packed form with zeros up to the end of a block; none if
     /// that saves no block, or cannot be made. One that crosses a segment's boundary stays plain, so no packed batch does.
     pub fn pack(
         &mut self,
-        how: Compression,
         leading: &Leading<'_>,
         batch: &Sealed,
     ) -> (BatchHeader, Option<AlignedBuf>) {
@@ -58,7 +29,8 @@ impl Packer {
         let header = pieces.first().and_then(|p| BatchHeader::decode(p.bytes(), batch.start));
         let Some(header) = header else { unreachable!("the batch is finished") };
         let blocks_bytes = batch.next() - batch.start;
-        if how == Compression::None || blocks_bytes == BLOCK || leading.crosses_segment(batch) {
+        if self.how == Compression::None || blocks_bytes == BLOCK || leading.crosses_segment(batch)
+        {
             return (header, None);
         }
         self.batch.clear();
@@ -67,7 +39,8 @@ impl Packer {
         let limit = blocks_bytes - BLOCK - BATCH_HEADER_BYTES;
         self.form.clear();
         // An error is one of making a compressor, for want of memory: the batch goes as it is.
-        let codec = compress(how, records, limit as usize, &mut self.form).unwrap_or(CODEC_RAW);
+        let codec =
+            compress(self.how, records, limit as usize, &mut self.form).unwrap_or(CODEC_RAW);
         if codec == CODEC_RAW {
             return (header, None);
         }

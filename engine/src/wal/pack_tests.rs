@@ -86,6 +86,25 @@ fn packed_records_are_where_plain_ones_are() {
 }
 
 #[test]
+fn one_read_notes_its_whole_segment() {
+    let os = SimOs::new(6);
+    let wal = Wal::create(os.clone(), packed()).unwrap();
+    let mut all = Vec::new();
+    work(&wal, &mut all, 30);
+    let (end, durable) = (wal.end(), wal.durable());
+    drop(wal);
+    let (wal, _) = recover(&os, anchor_at(end, durable)).unwrap();
+    let known = |lsn: Lsn| wal.segments.batch_start(lsn.0).is_some();
+    assert!(!known(all[0].0), "recovery began at the end");
+    wal.read(all[0].0).unwrap();
+    let segment = |lsn: Lsn| wal.segments.number_of(lsn.0);
+    let mut beside =
+        all.iter().map(|record| record.0).filter(|&lsn| segment(lsn) == segment(all[0].0));
+    assert!(beside.clone().count() > 5);
+    assert!(beside.all(known));
+}
+
+#[test]
 fn what_a_packed_batch_left_in_its_blocks_is_not_taken_for_a_batch() {
     let os = SimOs::new(2);
     let wal = Wal::create(os.clone(), options()).unwrap();

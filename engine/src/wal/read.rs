@@ -26,10 +26,10 @@ impl Wal {
             return Ok(record);
         }
         count(&self.counters.disk_reads, 1);
-        if let Some(batch) = self.unpacked(lsn)? {
-            return batch.record(lsn.0);
-        }
-        let result = self.read_plain(lsn.0);
+        let result = match self.unpacked(lsn)? {
+            Some(batch) => batch.record(lsn.0),
+            None => self.read_plain(lsn.0),
+        };
         self.checked_place(lsn, result)
     }
 

@@ -100,7 +100,7 @@ impl<'a> Scanner<'a> {
         if let Some(start) = self.segments.batch_start(from) {
             return Ok(Some(start));
         }
-        let walked_to = self.walk_to(from)?;
+        let walked_to = self.walk(from)?;
         let found = self.segments.batch_start(from);
         match (from % BLOCK == 0, walked_to) {
             _ if found.is_some() => Ok(found),
@@ -111,20 +111,25 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Notes the batches of `from`'s segment, from its first one up to the one around `from`; answers
-    /// where the last one ends, `None` if there is none. A batch that is damaged is passed over.
-    fn walk_to(&mut self, from: u64) -> Result<Option<u64>> {
+    /// Notes the batches of `from`'s segment, once for all that is asked about it; answers where the
+    /// last one that does not start after `from` ends, `None` if there is none. A batch that is damaged
+    /// is passed over.
+    fn walk(&mut self, from: u64) -> Result<Option<u64>> {
         // Never in an earlier segment: invariant 2.
-        let mut at = (from - from % self.segments.segment_bytes).max(STREAM_START);
+        let segment = from - from % self.segments.segment_bytes;
+        let to = self.limit.min(segment + self.segments.segment_bytes);
+        let mut at = segment.max(STREAM_START);
         let mut end = None;
         let mut incarnation = 0;
-        while at <= from && at < self.limit {
+        while at < to {
             match self.batch(at)? {
                 Some(header) if header.incarnation >= incarnation => {
                     incarnation = header.incarnation;
                     self.segments.note(&header);
+                    if at <= from {
+                        end = Some(header.next());
+                    }
                     at = header.next();
-                    end = Some(at);
                 }
                 _ => at += BLOCK,
             }
