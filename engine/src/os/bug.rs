@@ -24,6 +24,8 @@ pub enum Bug {
     LogSegmentFreedEarly,
     /// Log goes when its versions were moved, not when a checkpoint says so.
     MovedLogFreedEarly,
+    /// Log that is left to those who wrote it counts as if its versions had been moved.
+    OwnLogTakenForMoved,
     /// The sweep of moved versions believes that no snapshot needs any.
     SweepIgnoresSnapshots,
     /// Purge believes that nobody needs the delete marks of committed transactions.
@@ -80,7 +82,7 @@ pub enum Bug {
 
 #[cfg(feature = "sim")]
 impl Bug {
-    pub const ALL: [Bug; 35] = [
+    pub const ALL: [Bug; 36] = [
         Bug::CommitWithoutFlush,
         Bug::LogWriteNotDurable,
         Bug::CheckpointWithoutStoreSync,
@@ -91,6 +93,7 @@ impl Bug {
         Bug::StoreSegmentFreedEarly,
         Bug::LogSegmentFreedEarly,
         Bug::MovedLogFreedEarly,
+        Bug::OwnLogTakenForMoved,
         Bug::SweepIgnoresSnapshots,
         Bug::PurgeIgnoresSnapshots,
         Bug::LostDeleteMark,

@@ -12,7 +12,7 @@ use crate::btree::{decode_record, Direction, LeafEnd, RECORD_TREE};
 use crate::os::planted::{self, Bug};
 use crate::os::sync::Mutex;
 use crate::wal::RecordRef;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ops::{Bound, ControlFlow};
 use std::sync::atomic::Ordering;
 
@@ -73,6 +73,7 @@ struct Candidate {
     fate: Fate,
     awaits_purge: bool,
     note: Vec<u8>,
+    log_bytes: u64,
 }
 
 impl Context {
@@ -101,6 +102,11 @@ impl Context {
         moved?;
         self.old.set_moved_to(next);
         self.registry.drop_purge_below(next);
+        let mut passed = HashMap::new();
+        for Candidate { version, log_bytes, .. } in &candidates {
+            *passed.entry(version.txn).or_default() += log_bytes;
+        }
+        self.registry.pass_own_log(&passed);
         Ok(next < target)
     }
 
@@ -113,7 +119,7 @@ impl Context {
     ) -> Result<()> {
         let pins = self.table.snapshots_below(next);
         needed_by.extend(pins.iter().map(|s| Pin::Snapshot(s.number())));
-        for Candidate { version, fate, awaits_purge, note } in candidates {
+        for Candidate { version, fate, awaits_purge, note, .. } in candidates {
             if self.is_needed(&pins, version, *fate, *awaits_purge)? {
                 let is_seen = || pins.iter().all(|s| s.sees(&self.table, version.txn, None));
                 if *fate == Fate::Open || is_seen() {
@@ -293,7 +299,8 @@ impl Context {
             deletes: note.deletes,
             key: note.key.to_vec(),
         };
-        Ok(Some(Candidate { version, fate, awaits_purge, note: decoded.note.to_vec() }))
+        let (note, log_bytes) = (decoded.note.to_vec(), record.log_bytes());
+        Ok(Some(Candidate { version, fate, awaits_purge, note, log_bytes }))
     }
 
     /// Drops moved versions that nobody needs any more, a leaf at a time, and purges the delete

@@ -6,10 +6,15 @@
 //! 1. `pending_since` is set to the log's end before a record is appended, and cleared after
 //!    `last_lsn` (or the outcome) is stored. A checkpoint that meets it set scans from there.
 //! 2. A committed transaction enters the purge queue before it leaves the registry.
+//!
+//! It also counts the log that transactions wrote themselves ([`Registry::own_log_bytes`]): to move all
+//! of its versions would write them again, so it may stay where it is.
 
 use crate::base::{Csn, Lsn, TreeId, TxnId};
 use crate::os::rank::Rank;
 use crate::os::sync::{Mutex, Ranked};
+use crate::os::SIMULATED;
+use crate::wal::Appended;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -17,6 +22,8 @@ use std::sync::{Arc, OnceLock};
 const NOT_PENDING: u64 = u64::MAX;
 /// The purge does not lag while so few transactions wait for it.
 const BACKLOG_SMALL: usize = 64;
+/// Committed transactions of less log are not remembered for the sake of older snapshots.
+const LARGE_BYTES: u64 = if SIMULATED { 8 << 10 } else { 256 << 10 };
 
 /// A transaction that has written.
 pub struct Open {
@@ -26,6 +33,10 @@ pub struct Open {
     last_lsn: AtomicU64,
     pending_since: AtomicU64,
     deletes: AtomicBool,
+    /// Log that its versions take above what the mover has passed; 0 after a restart.
+    own_log_bytes: AtomicU64,
+    /// Of these, when they were written: over versions that every snapshot sees.
+    over_settled_bytes: AtomicU64,
     xid: Mutex<Option<Vec<u8>>>,
     /// Trees that it wrote, once it is prepared and they are known.
     wrote: OnceLock<Vec<TreeId>>,
@@ -39,6 +50,8 @@ impl Open {
             last_lsn: AtomicU64::new(last_lsn.0),
             pending_since: AtomicU64::new(NOT_PENDING),
             deletes: AtomicBool::new(false),
+            own_log_bytes: AtomicU64::new(0),
+            over_settled_bytes: AtomicU64::new(0),
             xid: Mutex::ranked(Rank::OpenXid, None),
             wrote: OnceLock::new(),
         }
@@ -58,6 +71,17 @@ impl Open {
         self.pending_since.store(NOT_PENDING, Ordering::SeqCst);
     }
 
+    /// The announced record is a new version. `over_settled`: of a row that every snapshot sees as it
+    /// was before.
+    pub fn end_version(&self, record: Appended, over_settled: bool) {
+        let bytes = record.end.0 - record.lsn.0;
+        self.own_log_bytes.fetch_add(bytes, Ordering::Relaxed);
+        if over_settled {
+            self.over_settled_bytes.fetch_add(bytes, Ordering::Relaxed);
+        }
+        self.end_record(record.lsn);
+    }
+
     /// The announced record was not needed.
     pub fn cancel_record(&self) {
         self.pending_since.store(NOT_PENDING, Ordering::SeqCst);
@@ -66,6 +90,21 @@ impl Open {
     pub fn pending_since(&self) -> Option<Lsn> {
         let lsn = self.pending_since.load(Ordering::SeqCst);
         (lsn != NOT_PENDING).then_some(Lsn(lsn))
+    }
+
+    pub fn own_log_bytes(&self) -> u64 {
+        self.own_log_bytes.load(Ordering::Relaxed)
+    }
+
+    /// What lies behind `last_lsn` was taken back: the rest is no longer than the log up to there.
+    pub fn shorten_own_log(&self, last_lsn: Lsn) {
+        let most = last_lsn.0.saturating_sub(self.first_lsn.0);
+        self.own_log_bytes.fetch_min(most, Ordering::Relaxed);
+    }
+
+    fn pass_own_log(&self, bytes: u64) {
+        let less = |own: u64| Some(own.saturating_sub(bytes));
+        let _ = self.own_log_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
     }
 
     pub fn note_delete(&self) {
@@ -107,6 +146,8 @@ struct Purge {
     /// In order of commit.
     queue: VecDeque<PurgeItem>,
     ids: HashSet<TxnId>,
+    /// Large ones behind which older snapshots may read, in order of commit.
+    large: VecDeque<(Csn, Arc<Open>)>,
 }
 
 pub struct Registry {
@@ -159,10 +200,42 @@ impl Registry {
         self.open.lock().contains_key(&id) || self.purge.lock().ids.contains(&id)
     }
 
+    /// Remembers a committed transaction that the snapshots before `csn` do not see, if the part of its
+    /// log that they can come back to is worth that.
+    pub fn note_committed(&self, csn: Csn, open: &Arc<Open>) {
+        open.own_log_bytes
+            .fetch_min(open.over_settled_bytes.load(Ordering::Relaxed), Ordering::Relaxed);
+        if open.own_log_bytes() >= LARGE_BYTES {
+            self.purge.lock().large.push_back((csn, Arc::clone(open)));
+        }
+    }
+
+    /// Log that is the own of transactions without an end, of rolled back ones until they are reverted,
+    /// and of large committed ones that the snapshot of `oldest` does not see; without what the mover
+    /// has passed.
+    pub fn own_log_bytes(&self, oldest: Csn) -> u64 {
+        // In this order: a commit in between is met twice rather than not at all.
+        let open: u64 = self.open.lock().values().map(|open| open.own_log_bytes()).sum();
+        let large = &mut self.purge.lock().large;
+        large.retain(|(csn, open)| *csn > oldest && open.own_log_bytes() > 0);
+        open + large.iter().map(|(_, open)| open.own_log_bytes()).sum::<u64>()
+    }
+
+    /// The mover has passed so many bytes of these transactions.
+    pub fn pass_own_log(&self, passed: &HashMap<TxnId, u64>) {
+        let pass = |open: &Open| {
+            if let Some(&bytes) = passed.get(&open.id) {
+                open.pass_own_log(bytes);
+            }
+        };
+        self.open.lock().values().for_each(|open| pass(open));
+        self.purge.lock().large.iter().for_each(|(_, open)| pass(open));
+    }
+
     /// Forgets transactions whose records all lie below `moved_to`: their delete marks were moved,
     /// and the sweep of moved versions purges them.
     pub fn drop_purge_below(&self, moved_to: Lsn) {
-        let Purge { queue, ids } = &mut *self.purge.lock();
+        let Purge { queue, ids, .. } = &mut *self.purge.lock();
         queue.retain(|item| {
             let kept = item.last_lsn >= moved_to;
             if !kept {
@@ -187,7 +260,7 @@ impl Registry {
     }
 
     pub fn pop_purge(&self, txn: TxnId) {
-        let Purge { queue, ids } = &mut *self.purge.lock();
+        let Purge { queue, ids, .. } = &mut *self.purge.lock();
         if queue.front().is_some_and(|item| item.txn == txn) {
             queue.pop_front();
             ids.remove(&txn);
@@ -225,5 +298,50 @@ impl Registry {
 
     pub fn oldest_purge_lsn(&self) -> Option<Lsn> {
         self.purge.lock().queue.iter().map(|p| p.first_lsn).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wrote(id: u64, bytes: u64) -> Arc<Open> {
+        let open = Arc::new(Open::new(TxnId(id), Lsn(1000), Lsn::ZERO));
+        open.begin_record(Lsn(1000));
+        open.end_version(Appended { lsn: Lsn(1000), end: Lsn(1000 + bytes) }, true);
+        open.end_version(Appended { lsn: Lsn(5000), end: Lsn(5010) }, false);
+        open
+    }
+
+    #[test]
+    fn own_log_counts_until_nobody_can_want_it() {
+        let registry = Registry::default();
+        let (small, large) = (wrote(1, 10), wrote(2, LARGE_BYTES));
+        registry.add(Arc::clone(&small));
+        registry.add(Arc::clone(&large));
+        assert_eq!(registry.own_log_bytes(Csn(4)), LARGE_BYTES + 30);
+        for (csn, open) in [(5, &small), (6, &large)] {
+            registry.note_committed(Csn(csn), open);
+            registry.remove(open.id);
+        }
+        // A small one is not worth a place in the list; what replaced nothing that they see is not read.
+        assert_eq!(registry.own_log_bytes(Csn(4)), LARGE_BYTES);
+        registry.pass_own_log(&HashMap::from([(TxnId(2), 100), (TxnId(1), 100)]));
+        assert_eq!(registry.own_log_bytes(Csn(5)), LARGE_BYTES - 100);
+        assert_eq!(registry.own_log_bytes(Csn(6)), 0, "every snapshot sees it");
+        assert_eq!(registry.own_log_bytes(Csn(4)), 0, "it is forgotten");
+    }
+
+    #[test]
+    fn own_log_is_passed_once_and_shortened_by_a_partial_rollback() {
+        let registry = Registry::default();
+        let open = wrote(1, 4990);
+        registry.add(Arc::clone(&open));
+        registry.pass_own_log(&HashMap::from([(TxnId(1), 3000)]));
+        assert_eq!(registry.own_log_bytes(Csn(0)), 2000);
+        open.shorten_own_log(Lsn(1500));
+        assert_eq!(registry.own_log_bytes(Csn(0)), 500);
+        registry.pass_own_log(&HashMap::from([(TxnId(1), 3000)]));
+        assert_eq!(registry.own_log_bytes(Csn(0)), 0);
     }
 }

@@ -278,6 +278,7 @@ impl Session {
                 let (first_lsn, last_lsn) = (open.first_lsn, open.last_lsn());
                 self.ctx.registry.push_purge(PurgeItem { txn: open.id, csn, first_lsn, last_lsn });
             }
+            self.ctx.registry.note_committed(csn, &open);
             self.ctx.registry.remove(open.id);
             end = Some(lsn);
         }

@@ -266,7 +266,7 @@ impl TxnTable {
         TxnId(self.registry.lock().next)
     }
 
-    #[cfg(test)]
+    /// Every snapshot that counts csns sees what ids below it wrote, unless it was rolled back.
     pub fn horizon(&self) -> TxnId {
         TxnId(self.horizon.load(Ordering::Acquire))
     }

@@ -71,7 +71,7 @@ impl Session {
         }
         loop {
             let mut obstacle = None;
-            let mut overtakes = false;
+            let (mut overtakes, mut over_settled) = (false, false);
             let mut is_locked = false;
             open.begin_record(self.ctx.wal.end());
             let changed = gate.tree().change(key, &mut |current| {
@@ -81,10 +81,11 @@ impl Session {
                     return Change::Keep;
                 }
                 overtakes = self.overtakes(current);
+                over_settled = self.is_settled(current);
                 new_version(&open, key, payload, current)
             });
             match changed {
-                Ok(Some(appended)) => open.end_record(appended.lsn),
+                Ok(Some(appended)) => open.end_version(appended, over_settled),
                 other => {
                     open.cancel_record();
                     other?;
@@ -110,6 +111,12 @@ impl Session {
                 Some(Obstacle::Again) => {}
             }
         }
+    }
+
+    /// Whether every snapshot sees the version that stands, and so comes back to it when it is replaced.
+    fn is_settled(&self, current: Option<&[u8]>) -> bool {
+        let horizon = self.ctx.table.horizon();
+        current.is_some_and(|entry| EntryHeader::split(entry).is_ok_and(|(h, _)| h.txn < horizon))
     }
 
     /// All who want the key get the shared lock at once, and give it up again: if it is free, one
@@ -241,6 +248,7 @@ impl Session {
             open.end_record(lsn);
         }
         assert!(lsn <= target, "record chains lead backwards");
+        open.shorten_own_log(lsn);
         for (tree, key) in &freed {
             self.ctx.locks.wake_keys(&self.owner, *tree, [&key[..]]);
         }

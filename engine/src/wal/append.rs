@@ -4,7 +4,7 @@ use super::election::Election;
 use super::format::{Control, BLOCK, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, STREAM_START};
 use super::pack::Packer;
 use super::ring::{Geometry, Ring};
-use super::segments::{create_segment, segment_path, Segments};
+use super::segments::{create_segment, segment_path, Fresh, Segments};
 use super::stats::{value, Counters, WalStats};
 use super::waiter::Waiter;
 use super::{Appended, WalOptions};
@@ -65,7 +65,7 @@ impl Wal {
         }
         let segment_bytes = options.segment_bytes;
         let path = segment_path(&options.dir, 0);
-        let file = create_segment(&*os, &path, 0, segment_bytes)?;
+        let file = create_segment(&*os, &path, 0, segment_bytes, Fresh::Zeros)?;
         // The upper half tells this log from all others, the lower one counts openings.
         let identity = os.entropy() >> 1 & !u64::from(u32::MAX);
         let incarnation = identity | 1;
@@ -142,7 +142,8 @@ impl Wal {
         }
         let reserve_end = end + self.segments.segment_bytes;
         if self.segments.end() < reserve_end {
-            let made = self.poison_unless_full(self.segments.ensure(reserve_end));
+            let made =
+                self.poison_unless_full(self.segments.ensure(reserve_end, self.capacity_bytes()));
             if self.segments.end() < end + least_bytes {
                 return made;
             }
@@ -165,8 +166,7 @@ impl Wal {
     pub fn prepare_step(&self) -> Result<bool> {
         self.check_poison()?;
         let end = self.ring.end();
-        let capacity = self.capacity_bytes.load(Ordering::Relaxed);
-        let done = self.segments.prepare_step(end, SPARE_SEGMENTS, capacity);
+        let done = self.segments.prepare_step(end, SPARE_SEGMENTS, self.capacity_bytes());
         self.poison_unless_full(done)
     }
 
@@ -184,6 +184,10 @@ impl Wal {
     /// From the next [`Wal::prepare_step`] on; see [`WalOptions::capacity_bytes`].
     pub fn set_capacity_bytes(&self, bytes: u64) {
         self.capacity_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    pub(super) fn capacity_bytes(&self) -> u64 {
+        self.capacity_bytes.load(Ordering::Relaxed)
     }
 
     /// For the batches that are written from now on; see [`WalOptions::compression`]. Waits for a flush

@@ -197,7 +197,7 @@ impl Wal {
             return Ok(None);
         }
         count(&self.counters.segments_late, 1);
-        match self.segments.ensure(to) {
+        match self.segments.ensure(to, self.capacity_bytes()) {
             Ok(()) => Ok(None),
             Err(e @ Error::Full { .. }) => {
                 let room = self.segments.end();

@@ -308,6 +308,16 @@ pub(super) fn unpack(
     }
 }
 
+/// What a record with such a payload takes in the log.
+pub(super) fn record_bytes(payload_bytes: usize) -> u64 {
+    let varint = match payload_bytes {
+        0..0x80 => 1,
+        0x80..0x4000 => 2,
+        _ => 3,
+    };
+    (1 + varint + 3 + payload_bytes) as u64
+}
+
 /// The front of a record, complete but for its check, which needs the record's LSN.
 pub(super) struct FrameHead {
     bytes: [u8; FRAME_HEAD_BYTES_MAX],

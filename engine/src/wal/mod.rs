@@ -20,8 +20,8 @@
 //!    written, everything below its start is durable.
 //! 7. A recovered end below what is known durable (anchor, control file, or the header of a batch
 //!    behind it) is [`Corrupt`](crate::base::Error::Corrupt): never a shorter log.
-//! 8. A segment's file is fully allocated, written once, has its header and its name durable
-//!    before the first batch in it is written. No room for one, on the disk or in the table
+//! 8. A segment's file is fully allocated, reads as zeros (written, unless it is over the capacity and
+//!    soon goes), has its header and its name durable before the first batch in it is written. No room for one, on the disk or in the table
 //!    of open files, is [`Full`](crate::base::Error::Full) and may be tried again. Any other failed write or sync poisons the log for ever.
 //! 9. A packed batch has the LSNs that it would have if it was plain: it takes fewer blocks at the same
 //!    place, and the rest of its blocks keep what they had, perhaps a batch of an earlier life of the
@@ -118,6 +118,13 @@ pub struct Appended {
 pub struct RecordRef<'a> {
     pub kind: u8,
     pub payload: &'a [u8],
+}
+
+impl RecordRef<'_> {
+    /// What it takes in the log: from its LSN to its end.
+    pub fn log_bytes(&self) -> u64 {
+        format::record_bytes(self.payload.len())
+    }
 }
 
 /// A record of one's own.

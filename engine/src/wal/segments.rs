@@ -3,6 +3,7 @@
 //! Life of a file: *spare* (`extend` made it, nothing is in it yet) -> *kept* (the stream reached
 //! it) -> *free* (`retire`: every byte lies below what is retained) -> spare again under a higher
 //! number (`extend` renames it), or removed (`remove_free`).
+//! A file over the log's capacity is soon removed again, and is made without being written.
 //!
 //! Stale batches in a recycled file carry LSNs of its earlier number and are never valid.
 
@@ -21,6 +22,15 @@ use std::sync::Arc;
 /// Zeros are written in pieces of this size.
 const ZERO_BYTES_MAX: u64 = 1 << 20;
 
+/// What a new segment file holds behind its header. It reads as zeros either way.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fresh {
+    /// Zeros that were written.
+    Zeros,
+    /// Blocks that are only reserved: the file system converts them as they are written.
+    Reserved,
+}
+
 pub(super) struct Segments {
     os: Arc<dyn Os>,
     dir: PathBuf,
@@ -32,6 +42,7 @@ pub(super) struct Segments {
     /// Position after the last file.
     end: AtomicU64,
     created: AtomicU64,
+    made_bytes: AtomicU64,
     recycled: AtomicU64,
     removed: AtomicU64,
 }
@@ -119,6 +130,7 @@ impl Segments {
             oldest: AtomicU64::new(oldest),
             end: AtomicU64::new(end),
             created: AtomicU64::new(0),
+            made_bytes: AtomicU64::new(0),
             recycled: AtomicU64::new(0),
             removed: AtomicU64::new(0),
         }
@@ -222,11 +234,11 @@ impl Segments {
 
     /// Makes files until the position `to` is covered. `Full` changes nothing for the worse;
     /// any other error leaves the log unusable.
-    pub fn ensure(&self, to: u64) -> Result<()> {
+    pub fn ensure(&self, to: u64, capacity_bytes: u64) -> Result<()> {
         while self.end() < to {
             let _sole = self.maintain.lock();
             if self.end() < to {
-                self.extend()?;
+                self.extend(capacity_bytes)?;
             }
         }
         Ok(())
@@ -238,18 +250,25 @@ impl Segments {
         if self.end()
             < block_of_segment(stream_end, self.segment_bytes) + spares * self.segment_bytes
         {
-            self.extend()?;
+            self.extend(capacity_bytes)?;
             return Ok(true);
         }
         self.remove_free(capacity_bytes)
     }
 
-    fn extend(&self) -> Result<()> {
-        let recyclable = self.set.write().free.pop_front();
+    fn extend(&self, capacity_bytes: u64) -> Result<()> {
+        let (recyclable, files) = {
+            let mut set = self.set.write();
+            (set.free.pop_front(), set.files.len() as u64)
+        };
+        let fresh = match files * self.segment_bytes > capacity_bytes {
+            true => Fresh::Reserved,
+            false => Fresh::Zeros,
+        };
         let number = self.number_of(self.end());
         let made = match recyclable {
             Some(free) => self.recycle(free, number),
-            None => self.create(number),
+            None => self.create(number, fresh),
         };
         let file = made?;
         let mut set = self.set.write();
@@ -259,13 +278,17 @@ impl Segments {
         Ok(())
     }
 
-    fn create(&self, number: u64) -> Result<Arc<dyn File>> {
+    fn create(&self, number: u64, fresh: Fresh) -> Result<Arc<dyn File>> {
         let path = segment_path(&self.dir, number);
-        let made = create_segment(&*self.os, &path, number, self.segment_bytes)
+        let made = create_segment(&*self.os, &path, number, self.segment_bytes, fresh)
             .and_then(|file| self.os.sync_dir(&self.dir).map(|()| file));
         match made {
             Ok(file) => {
                 count(&self.created, 1);
+                count(&self.made_bytes, BLOCK);
+                if fresh == Fresh::Zeros {
+                    count(&self.made_bytes, self.segment_bytes);
+                }
                 Ok(file)
             }
             Err(e @ Error::Full { .. }) => {
@@ -302,7 +325,10 @@ impl Segments {
             other => other,
         })?;
         match self.os.sync_dir(&self.dir) {
-            Ok(()) => count(&self.recycled, 1),
+            Ok(()) => {
+                count(&self.recycled, 1);
+                count(&self.made_bytes, BLOCK);
+            }
             Err(e @ Error::Full { .. }) => return full(number, file, e),
             Err(e) => return Err(e),
         }
@@ -342,13 +368,12 @@ impl Segments {
 
     pub fn counts(&self) -> SegmentCounts {
         let set = self.set.read();
-        let (created, recycled) = (value(&self.created), value(&self.recycled));
         SegmentCounts {
             live: set.files.len() as u64,
             free: set.free.len() as u64,
-            created,
-            made_bytes: created * (BLOCK + self.segment_bytes) + recycled * BLOCK,
-            recycled,
+            created: value(&self.created),
+            made_bytes: value(&self.made_bytes),
+            recycled: value(&self.recycled),
             removed: value(&self.removed),
         }
     }
@@ -377,12 +402,13 @@ fn block_of_segment(lsn: u64, segment_bytes: u64) -> u64 {
     (lsn / segment_bytes + 1) * segment_bytes
 }
 
-/// Makes a segment file with header and zeros, all durable but for its name.
+/// Makes a segment file with header and what `fresh` says, all durable but for its name.
 pub(super) fn create_segment(
     os: &dyn Os,
     path: &Path,
     number: u64,
     segment_bytes: u64,
+    fresh: Fresh,
 ) -> Result<Arc<dyn File>> {
     if os.exists(path)? {
         // Left by an attempt that failed: it was never part of the log.
@@ -396,7 +422,7 @@ pub(super) fn create_segment(
     // Written once now, so that no later write makes the file system convert an extent.
     let zeros = AlignedBuf::new(segment_bytes.min(ZERO_BYTES_MAX) as usize);
     let mut at = 0;
-    while at < segment_bytes {
+    while at < segment_bytes && fresh == Fresh::Zeros {
         let n = (segment_bytes - at).min(zeros.len() as u64);
         file.write_at(&zeros[..n as usize], BLOCK + at)?;
         at += n;

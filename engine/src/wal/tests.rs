@@ -443,6 +443,53 @@ fn many_threads_on_real_files() {
 }
 
 #[test]
+fn a_record_takes_as_many_bytes_as_its_reader_says() {
+    let os = SimOs::new(1);
+    let wal = create(&os);
+    let sizes = [0, 1, 127, 128, 16_383, 16_384, 100_000];
+    let appended = sizes.map(|size| wal.append(3, &[&vec![1; size]]));
+    wal.flush_to(appended[sizes.len() - 1].end).unwrap();
+    let mut ends = appended.iter().map(|at| at.end.0 - at.lsn.0);
+    let mut compare = |_, record: RecordRef<'_>| {
+        assert_eq!(Some(record.log_bytes()), ends.next());
+        Ok(())
+    };
+    wal.scan(wal.oldest(), wal.end(), &mut compare).unwrap();
+    assert_eq!(ends.next(), None);
+}
+
+/// They will be removed, not used again: zeros would double their bytes.
+#[test]
+fn files_over_the_capacity_are_not_written_before_the_log_reaches_them() {
+    let os = SimOs::new(1);
+    let wal = create(&os);
+    let segments = options().capacity_bytes / options().segment_bytes;
+    let fill = |segments: u64| {
+        let end = wal.end().0 + segments * options().segment_bytes;
+        while wal.end().0 < end {
+            let at = wal.append(3, &[&[1; 1000]]);
+            wal.flush_to(at.end).unwrap();
+            wal.prepare_step().unwrap();
+        }
+    };
+    fill(segments / 2);
+    let made = wal.stats().made_bytes;
+    assert!(made > segments / 2 * options().segment_bytes, "{made} for half of the capacity");
+    fill(2 * segments);
+    let made = wal.stats().made_bytes;
+    assert!(made < (segments + 2) * (options().segment_bytes + BLOCK), "{made}");
+    let written = wal.end();
+    wal.retain_from(written);
+    while wal.prepare_step().unwrap() {}
+    let kept = wal.stats().segments_kept + wal.stats().segments_spare + wal.stats().segments_free;
+    assert!(kept <= segments, "{kept} files are left");
+    drop(wal);
+    os.crash();
+    let (wal, _) = recover(&os, anchor_at(written, written)).unwrap();
+    assert_eq!(wal.end(), written);
+}
+
+#[test]
 fn a_smaller_capacity_lets_go_of_files() {
     let os = SimOs::new(1);
     let wal = create(&os);

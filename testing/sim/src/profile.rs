@@ -33,12 +33,14 @@ pub enum Profile {
     Unread,
     /// In every life a write or a sync fails, mostly in the middle of a DDL statement.
     Failing,
+    /// Transactions write more than the log's share for versions, and others write beside them.
+    Large,
     /// The pool is too small for the rows, and now and then there is no space for images of its pages.
     Unwritten,
 }
 
 impl Profile {
-    pub const ALL: [Profile; 9] = [
+    pub const ALL: [Profile; 10] = [
         Profile::Any,
         Profile::Worn,
         Profile::Moved,
@@ -47,6 +49,7 @@ impl Profile {
         Profile::Sick,
         Profile::Unread,
         Profile::Failing,
+        Profile::Large,
         Profile::Unwritten,
     ];
 
@@ -59,6 +62,7 @@ impl Profile {
             41..=52 => Profile::Sick,
             53..=60 => Profile::Unread,
             61..=70 => Profile::Failing,
+            71..=78 => Profile::Large,
             79..=84 => Profile::Unwritten,
             _ => Profile::Any,
         }
@@ -114,6 +118,8 @@ pub struct Habits {
     pub patient_percent: u64,
     /// Those only read.
     pub patient_read_only: bool,
+    /// So many of a hundred sessions have transactions that write much.
+    pub large_percent: u64,
     /// So many of a hundred checkpoints and DDL statements have the power go off right behind them.
     pub sudden_percent: u64,
     /// So many of a hundred DDL statements happen.
@@ -168,6 +174,7 @@ impl Limits {
             }
             Profile::Unread => limits.read_badly(),
             Profile::Failing => limits.write_badly(),
+            Profile::Large => limits.write_much(),
             Profile::Unwritten => limits.write_no_images(),
             Profile::Unflushed => limits.never_flush(rng, pace),
         }
@@ -182,6 +189,7 @@ impl Limits {
             filler_bytes: 150,
             patient_percent: 20,
             patient_read_only: false,
+            large_percent: 0,
             sudden_percent: one_of([0, 0, 0, 20]),
             ddl_percent: 100,
             drop_percent: 0,
@@ -254,6 +262,19 @@ impl Limits {
         self.habits.patient_percent = 0;
         self.habits.sudden_percent = 0;
         self.habits.ddl_trouble_percent = 30;
+    }
+
+    fn write_much(&mut self) {
+        self.lives = 4;
+        self.sessions = 4;
+        self.steps = 600;
+        self.calls_per_life = 2_000;
+        self.log_capacity_bytes = 192 << 10;
+        self.habits.ids = 250;
+        self.habits.filler_bytes = 2_000;
+        self.habits.patient_percent = 0;
+        self.habits.large_percent = 50;
+        self.habits.ddl_percent = 10;
     }
 
     fn write_no_images(&mut self) {

@@ -52,6 +52,8 @@ pub struct Session {
     is_victim: bool,
     /// Its transactions go on for long: others' checkpoints, purge and moved versions meet them.
     is_patient: bool,
+    /// Its transactions write much before they end.
+    is_large: bool,
 }
 
 impl Session {
@@ -59,6 +61,8 @@ impl Session {
         let trx = life.engine.begin(number);
         let mut rng = SimRng::new(seed);
         let is_patient = rng.chance(life.habits.patient_percent);
+        let large_percent = life.habits.large_percent;
+        let is_large = large_percent > 0 && rng.chance(large_percent);
         let holder = life.model().locks.new_holder();
         let mut session = Session {
             life,
@@ -74,6 +78,7 @@ impl Session {
             snapshot_ddl: 0,
             is_victim: false,
             is_patient,
+            is_large,
         };
         session.begin();
         session
@@ -175,6 +180,9 @@ impl Session {
         self.trx.statement_start();
         if self.is_patient && self.life.habits.patient_read_only {
             return if self.rng.chance(4) { self.end() } else { self.read_snapshot() };
+        }
+        if self.is_large && !self.rng.chance(15) {
+            return self.statement();
         }
         match self.rng.below(100) {
             0..=54 => self.statement(),

@@ -73,6 +73,10 @@ fn moved_log_freed_early() {
     is_found(Bug::MovedLogFreedEarly);
 }
 
+fn own_log_taken_for_moved() {
+    is_found(Bug::OwnLogTakenForMoved);
+}
+
 fn sweep_ignores_snapshots() {
     is_found(Bug::SweepIgnoresSnapshots);
 }
@@ -173,6 +177,7 @@ fn main() {
         store_segment_freed_early,
         log_segment_freed_early,
         moved_log_freed_early,
+        own_log_taken_for_moved,
         sweep_ignores_snapshots,
         drop_trees_not_logged,
         interval_not_checked,

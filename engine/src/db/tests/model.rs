@@ -12,6 +12,7 @@ use std::time::Duration;
 
 mod old_versions;
 mod overtaken;
+mod own_log;
 mod rollback;
 
 const TABLE: &str = "db/t";

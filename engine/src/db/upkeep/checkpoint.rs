@@ -22,8 +22,13 @@ use crate::txn::{Open, TxnState};
 use std::sync::atomic::Ordering;
 
 const WRITEBACK_PAGES: usize = 64;
-/// Share of the log's capacity that versions alone may hold back.
+/// Share of the log's capacity that versions alone may hold back in any case.
 const VERSIONS_PERCENT: u64 = 25;
+/// And so many times what large transactions logged of versions: as much again for splits, and as much
+/// by others. To move such log would write most of it again, in the log and in pages.
+const OWN_PARTS: u64 = 3;
+/// But no more than this: each segment is an open file.
+const OWN_LOG_BYTES_MAX: u64 = 8 << 30;
 
 impl CheckpointState {
     pub fn of(note: &CheckpointNote) -> CheckpointState {
@@ -198,15 +203,27 @@ impl Engine {
     /// long ([`Context::reverting_from`]).
     pub(crate) fn versions_fill_log(&self) -> bool {
         let kept = |low: Lsn| self.wal.end().0.saturating_sub(low.0);
-        self.versions_from().is_some_and(|low| kept(low) > self.log_capacity())
+        let most = || self.log_capacity().max(self.own_log_limit());
+        self.versions_from().is_some_and(|low| kept(low) > most())
+    }
+
+    /// Log that versions may hold back for the sake of those who wrote much of it. On a disk that is nearly
+    /// full as well: to move it would need more room than it gives.
+    fn own_log_limit(&self) -> u64 {
+        let own = self.ctx.registry.own_log_bytes(self.ctx.table.oldest_snapshot_csn());
+        own.saturating_mul(OWN_PARTS).min(OWN_LOG_BYTES_MAX)
     }
 
     /// Up to where versions have to leave the log now, if anybody still needs them there.
     pub(crate) fn move_target(&self) -> Option<Lsn> {
-        let limit = self.log_capacity() / 100 * VERSIONS_PERCENT;
+        let share = self.log_capacity() / 100 * VERSIONS_PERCENT;
         let end = self.wal.end();
         let low = self.versions_from()?;
-        let target = Lsn(end.0.saturating_sub(limit / 2));
+        let limit = share.max(self.own_log_limit());
+        if planted::is(Bug::OwnLogTakenForMoved) && limit > share {
+            self.ctx.old.release(Lsn(end.0.saturating_sub(share)));
+        }
+        let target = Lsn(end.0.saturating_sub(limit - share / 2));
         let target = match self.ctx.reverting_from() {
             Some(first) if !self.is_short_of_room() => target.min(first),
             _ => target,

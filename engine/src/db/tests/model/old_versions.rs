@@ -6,9 +6,9 @@ use crate::base::{EntryHeader, Error, PageId};
 use crate::txn::OLD_VERSIONS_TREE;
 
 const SEGMENT_BYTES: u64 = 64 << 10;
-const CAPACITY_BYTES: u64 = 512 << 10;
+pub(super) const CAPACITY_BYTES: u64 = 512 << 10;
 
-fn kept_log_bytes(engine: &Engine) -> u64 {
+pub(super) fn kept_log_bytes(engine: &Engine) -> u64 {
     let log = engine.wal.stats();
     log.end.0 - log.oldest.0
 }
@@ -31,16 +31,16 @@ fn entries_in(engine: &Engine, tree: crate::base::TreeId) -> usize {
 }
 
 /// A row that no random row collides with.
-fn apart(n: u16) -> Row {
+pub(super) fn apart(n: u16) -> Row {
     Row { id: 1000 + u32::from(n), plain: 9, unique: 1000 + n, filler: 300 }
 }
 
 /// The row of [`apart`] with another filler.
-fn filled(n: u16, filler: usize) -> Row {
+pub(super) fn filled(n: u16, filler: usize) -> Row {
     Row { filler, ..apart(n) }
 }
 
-fn fill(trx: &mut Trx, table: &Table, n: u16, old: usize, new: usize) {
+pub(super) fn fill(trx: &mut Trx, table: &Table, n: u16, old: usize, new: usize) {
     let (old, new) = (filled(n, old).images(), filled(n, new).images());
     old.with(|old| new.with(|new| trx.update(table, old, new))).unwrap();
 }
@@ -114,7 +114,7 @@ fn write_log(
     Ok(())
 }
 
-fn settle(engine: &Engine) {
+pub(super) fn settle(engine: &Engine) {
     for _ in 0..20 {
         engine.step().unwrap();
         while engine.ctx.revert_step(100).unwrap() {}
@@ -125,7 +125,7 @@ fn settle(engine: &Engine) {
 }
 
 /// Nothing is left but the rows: no moved version and no delete mark.
-fn assert_tidy(engine: &Engine, table: &Table, rows: usize) {
+pub(super) fn assert_tidy(engine: &Engine, table: &Table, rows: usize) {
     assert_eq!(entries_in(engine, OLD_VERSIONS_TREE), 0, "old versions");
     for gate in &table.gates {
         assert_eq!(entries_in(engine, gate.id()), rows, "entries of {:?}", gate.id());
