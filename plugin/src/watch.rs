@@ -210,8 +210,12 @@ impl File for WatchedFile {
         self.watch(RESIZE, 0, || self.file.set_len(len))
     }
 
-    fn allocate(&self, len: u64) -> Result<()> {
-        self.watch(RESIZE, 0, || self.file.allocate(len))
+    fn allocate_range(&self, from: u64, len: u64) -> Result<()> {
+        self.watch(RESIZE, 0, || self.file.allocate_range(from, len))
+    }
+
+    fn punch(&self, from: u64, len: u64) -> Result<bool> {
+        self.watch(RESIZE, 0, || self.file.punch(from, len))
     }
 
     fn sync(&self) -> Result<()> {

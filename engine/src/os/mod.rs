@@ -14,6 +14,7 @@
 mod aligned;
 mod bug;
 pub mod fuzz;
+mod inode;
 pub mod observe;
 pub mod planted;
 pub mod rank;
@@ -86,8 +87,17 @@ pub trait File: Send + Sync {
     /// file are not covered by it.
     fn write_durable(&self, buf: &[u8], offset: u64) -> Result<()>;
     fn set_len(&self, len: u64) -> Result<()>;
-    /// Reserves blocks for `[0, len)` and makes the file at least that long.
-    fn allocate(&self, len: u64) -> Result<()>;
+    /// Reserves blocks for `[0, len)` and makes the file at least that long. It fills holes.
+    fn allocate(&self, len: u64) -> Result<()> {
+        self.allocate_range(0, len)
+    }
+    /// Reserves blocks for `[from, from + len)` and makes the file at least that long. After
+    /// [`Full`](crate::base::Error::Full) some of them may be reserved.
+    fn allocate_range(&self, from: u64, len: u64) -> Result<()>;
+    /// Gives the blocks of `[from, from + len)`, which lies in the file, back to the file system: from
+    /// then on they read as zeros, and a write there may find a full disk. Until the next sync a loss
+    /// of power may bring the old bytes back. False: the file system cannot, and nothing happened.
+    fn punch(&self, from: u64, len: u64) -> Result<bool>;
     /// Makes every completed write and the length durable.
     fn sync(&self) -> Result<()>;
     /// The same open file under the name that [`Os::rename`] has given it: takes no new handle, so

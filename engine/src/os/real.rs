@@ -199,16 +199,36 @@ impl File for RealFile {
     }
 
     fn set_len(&self, len: u64) -> Result<()> {
-        self.file.set_len(len).map_err(|e| Error::io("truncate", &self.path, e))
+        self.file.set_len(len).map_err(|e| full_or_io("truncate", &self.path, e))
     }
 
-    fn allocate(&self, len: u64) -> Result<()> {
+    fn allocate_range(&self, from: u64, len: u64) -> Result<()> {
+        let fd = self.file.as_raw_fd();
         loop {
             // SAFETY: the descriptor belongs to `self.file`.
-            match unsafe { libc::posix_fallocate(self.file.as_raw_fd(), 0, len as i64) } {
+            match unsafe { libc::posix_fallocate(fd, from as i64, len as i64) } {
                 0 => return Ok(()),
                 libc::EINTR => {}
                 rc => return Err(self.write_error(io::Error::from_raw_os_error(rc))),
+            }
+        }
+    }
+
+    fn punch(&self, from: u64, len: u64) -> Result<bool> {
+        let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+        let fd = self.file.as_raw_fd();
+        loop {
+            // SAFETY: the descriptor belongs to `self.file`.
+            if unsafe { libc::fallocate(fd, mode, from as i64, len as i64) } == 0 {
+                return Ok(true);
+            }
+            let error = io::Error::last_os_error();
+            match error.raw_os_error() {
+                Some(libc::EINTR) => {}
+                Some(libc::EOPNOTSUPP | libc::ENOSYS | libc::EINVAL | libc::EPERM) => {
+                    return Ok(false);
+                }
+                _ => return Err(full_or_io("punch a hole into", &self.path, error)),
             }
         }
     }
@@ -252,6 +272,32 @@ mod tests {
         }
         assert!(matches!(error(libc::ENOSPC), Error::Full { what: "disk" }));
         assert!(matches!(error(libc::EIO), Error::Io { .. }));
+    }
+
+    /// Where the file system of the temporary directory cannot, nothing happens.
+    #[test]
+    fn a_punched_range_takes_no_room_until_it_is_allocated_again() {
+        use std::os::unix::fs::MetadataExt;
+        let dir = std::env::temp_dir().join(format!("sluice-punched-{}", std::process::id()));
+        let os = RealOs::new();
+        os.create_dir(&dir).unwrap();
+        let path = dir.join("pages");
+        let file = os.open(&path, OpenMode { create: true, direct: false }).unwrap();
+        file.write_at(&[1; 1 << 20], 0).unwrap();
+        file.sync().unwrap();
+        let used = || fs::metadata(&path).unwrap().blocks() * 512;
+        let before = used();
+        if file.punch(256 << 10, 512 << 10).unwrap() {
+            assert!(used() + (512 << 10) <= before, "{} of {before}", used());
+            let mut bytes = vec![7; 1 << 20];
+            file.read_at(&mut bytes, 0).unwrap();
+            assert!(bytes[256 << 10..768 << 10].iter().all(|&b| b == 0));
+            assert!(bytes[..256 << 10].iter().chain(&bytes[768 << 10..]).all(|&b| b == 1));
+            file.allocate_range(256 << 10, 512 << 10).unwrap();
+            assert!(used() >= before);
+        }
+        assert_eq!(file.len().unwrap(), 1 << 20);
+        fs::remove_dir_all(&dir).unwrap();
     }
 
     #[test]

@@ -2,8 +2,9 @@
 //!
 //! [`SimOs::crash`] ends a life: every write that was not synced is, block by block and
 //! independently, kept, dropped or torn at 512 bytes; every name that was not synced with its
-//! directory is kept or dropped. Faults are planned with [`SimOs::fail_after`].
+//! directory is kept or dropped. `inode` has the files. Faults are planned with [`SimOs::fail_after`].
 
+use super::inode::Inode;
 use super::{File, OpenMode, Os, OPEN_FILES};
 use crate::base::{Error, Result, BLOCK_BYTES};
 use parking_lot::Mutex;
@@ -11,8 +12,6 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-
-const SECTOR_BYTES: usize = 512;
 
 /// A call of the machine: with a scheduler, others may run meanwhile.
 pub use super::rng::SimRng;
@@ -26,14 +25,6 @@ fn point(_what: &'static str) -> bool {
 
 #[cfg(not(feature = "sim"))]
 fn stall(_what: &'static str) {}
-
-#[derive(Default)]
-struct Inode {
-    live: Vec<u8>,
-    durable: Vec<u8>,
-    /// Blocks written since the last sync.
-    unsynced: std::collections::BTreeSet<usize>,
-}
 
 #[derive(Default)]
 struct World {
@@ -51,8 +42,10 @@ struct World {
     fail_reads_of: Option<&'static str>,
     /// Offsets that cannot be read: whoever reads one of them gets EIO.
     bad_places: std::collections::BTreeSet<(PathBuf, u64)>,
-    /// Bytes that all named files together may have.
+    /// Room that all named files together may take.
     capacity_bytes: Option<u64>,
+    /// The file system knows no holes.
+    without_holes: bool,
     /// Files of this life that are open, and how many may be.
     open_files: u64,
     open_files_max: Option<u64>,
@@ -165,9 +158,14 @@ impl SimOs {
         };
     }
 
-    /// Limits the sum of the lengths of all files; calls that need more fail with ENOSPC.
+    /// Limits the room that all files take; calls that need more fail with ENOSPC.
     pub fn set_capacity_bytes(&self, capacity_bytes: Option<u64>) {
         self.world.lock().capacity_bytes = capacity_bytes;
+    }
+
+    /// From now on the file system punches no holes.
+    pub fn set_without_holes(&self) {
+        self.world.lock().without_holes = true;
     }
 
     /// Limits the number of files that are open at a time; more are refused as by `EMFILE`.
@@ -199,7 +197,7 @@ impl SimOs {
         self.world.lock().met.clone()
     }
 
-    /// Sum of the lengths of all files.
+    /// Room that all files take: their lengths without holes.
     pub fn used_bytes(&self) -> u64 {
         self.world.lock().used_bytes()
     }
@@ -232,7 +230,7 @@ impl SimOs {
         crash_names(world, &mut rng);
         for (number, inode) in world.inodes.iter_mut().enumerate() {
             if world.live.values().any(|&i| i == number) {
-                crash_inode(inode, &mut rng);
+                inode.crash(&mut rng);
             } else {
                 *inode = Inode::default();
             }
@@ -243,11 +241,7 @@ impl SimOs {
     pub fn flip_bit(&self, path: &Path, offset: u64, bit: u8) {
         let mut world = self.world.lock();
         if let Some(&i) = world.live.get(path) {
-            let at = offset as usize;
-            world.inodes[i].live[at] ^= 1 << bit;
-            if at < world.inodes[i].durable.len() {
-                world.inodes[i].durable[at] ^= 1 << bit;
-            }
+            world.inodes[i].flip_bit(offset, bit);
         }
     }
 
@@ -272,46 +266,15 @@ fn crash_names(world: &mut World, rng: &mut SimRng) {
     world.durable = names;
 }
 
-fn crash_inode(inode: &mut Inode, rng: &mut SimRng) {
-    let unsynced = std::mem::take(&mut inode.unsynced);
-    if unsynced.is_empty() && inode.live.len() == inode.durable.len() {
-        return;
-    }
-    // The length survives in full, not at all, or somewhere between.
-    if inode.live.len() != inode.durable.len() && rng.chance(60) {
-        inode.durable.resize(inode.live.len(), 0);
-    }
-    for block in unsynced {
-        let from = block * BLOCK_BYTES;
-        let to = (from + BLOCK_BYTES).min(inode.live.len()).min(inode.durable.len());
-        if from >= to {
-            continue;
-        }
-        match rng.below(3) {
-            0 => {}
-            1 => inode.durable[from..to].copy_from_slice(&inode.live[from..to]),
-            _ => {
-                for sector in (from..to).step_by(SECTOR_BYTES) {
-                    let end = (sector + SECTOR_BYTES).min(to);
-                    if rng.chance(50) {
-                        inode.durable[sector..end].copy_from_slice(&inode.live[sector..end]);
-                    }
-                }
-            }
-        }
-    }
-    inode.live = inode.durable.clone();
-}
-
 impl World {
     fn used_bytes(&self) -> u64 {
-        self.live.values().map(|&i| self.inodes[i].live.len() as u64).sum()
+        self.live.values().map(|&i| self.inodes[i].used_bytes()).sum()
     }
 
-    /// Whether a file of `old` bytes may have `new` ones.
-    fn check_capacity(&self, old: u64, new: u64) -> Result<()> {
+    /// Whether there is so much more room.
+    fn check_capacity(&self, more: u64) -> Result<()> {
         let limit = self.capacity_bytes.unwrap_or(u64::MAX);
-        if new > old && self.used_bytes() + (new - old) > limit {
+        if more > 0 && self.used_bytes() + more > limit {
             return Err(Error::Full { what: "disk" });
         }
         Ok(())
@@ -400,7 +363,7 @@ impl World {
 
 /// Whether a full disk refuses such a call.
 fn needs_room(op: &str) -> bool {
-    !matches!(op, "sync" | "remove" | "overwrite")
+    !matches!(op, "sync" | "remove" | "overwrite" | "reserve again" | "punch")
 }
 
 /// The file's name begins with `prefix`, if there is one.
@@ -590,9 +553,10 @@ impl SimFile {
         assert!(is_aligned, "direct I/O of {len} bytes at {offset} of {path}, from {at:#x}");
     }
 
-    fn check_capacity(&self, len: u64) -> Result<()> {
+    /// Whether there is the room that this range of the file needs.
+    fn check_capacity(&self, from: u64, len: u64) -> Result<()> {
         let world = self.handle.world.lock();
-        world.check_capacity(world.inodes[self.handle.inode].live.len() as u64, len)
+        world.check_capacity(world.inodes[self.handle.inode].needed_bytes(from, len))
     }
 
     fn with<R>(
@@ -613,7 +577,7 @@ impl SimFile {
             if let Err(e) = world.mutate(op, &self.path) {
                 // A write under way when the power goes may have reached some blocks; so may one
                 // that fails.
-                let writes = matches!(op, "write" | "overwrite");
+                let writes = matches!(op, "write" | "overwrite" | "punch");
                 let reached = match world.fail_at {
                     Some((_, Fault::PowerCut)) => true,
                     Some((at, Fault::IoError | Fault::NoSpaceOnce)) => at % 2 == 0,
@@ -627,17 +591,6 @@ impl SimFile {
             }
         }
         f(&mut world.inodes[self.handle.inode])
-    }
-}
-
-fn write_live(inode: &mut Inode, buf: &[u8], offset: u64) {
-    let (from, to) = (offset as usize, offset as usize + buf.len());
-    if inode.live.len() < to {
-        inode.live.resize(to, 0);
-    }
-    inode.live[from..to].copy_from_slice(buf);
-    if from < to {
-        inode.unsynced.extend(from / BLOCK_BYTES..=(to - 1) / BLOCK_BYTES);
     }
 }
 
@@ -671,11 +624,15 @@ impl File for SimFile {
         self.check_aligned(buf, offset);
         // Blocks that are there already need no new space.
         let end = offset as usize + buf.len();
-        let inside = self.with("stat", false, |inode| Ok(end <= inode.live.len()))?;
+        let (inside, in_hole) = self.with("stat", false, |inode| {
+            Ok((end <= inode.live.len(), inode.has_hole(offset, buf.len() as u64)))
+        })?;
+        // On a full disk such a write would fail, after it was promised.
+        assert!(!in_hole, "a write at {offset} of {}, into a hole", self.path.display());
         let op = if inside { "overwrite" } else { "write" };
-        self.check_capacity(end as u64)?;
+        self.check_capacity(offset, buf.len() as u64)?;
         self.with(op, true, |inode| {
-            write_live(inode, buf, offset);
+            inode.write(buf, offset);
             Ok(())
         })
     }
@@ -684,63 +641,51 @@ impl File for SimFile {
         self.write_at(buf, offset)?;
         stall("data sync");
         self.with("sync", true, |inode| {
-            let (from, to) = (offset as usize, offset as usize + buf.len());
-            if inode.durable.len() < to {
-                inode.durable.resize(to, 0);
-            }
-            inode.durable[from..to].copy_from_slice(&inode.live[from..to]);
-            // Only whole blocks are known durable; the edges may hold other unsynced bytes.
-            for block in from.div_ceil(BLOCK_BYTES)..to / BLOCK_BYTES {
-                inode.unsynced.remove(&block);
-            }
+            inode.sync_range(offset, buf.len());
             Ok(())
         })
     }
 
     fn set_len(&self, len: u64) -> Result<()> {
         stall("set length");
-        self.check_capacity(len)?;
+        self.check_capacity(len, 0)?;
         self.with("truncate", true, |inode| {
-            inode.live.resize(len as usize, 0);
+            inode.set_len(len);
             Ok(())
         })
     }
 
-    fn allocate(&self, len: u64) -> Result<()> {
+    fn allocate_range(&self, from: u64, len: u64) -> Result<()> {
         stall("allocate");
-        self.check_capacity(len)?;
-        self.with("write", true, |inode| {
-            if inode.live.len() < len as usize {
-                inode.live.resize(len as usize, 0);
-            }
+        self.check_capacity(from, len)?;
+        let needed = self.with("stat", false, |inode| Ok(inode.needed_bytes(from, len)))?;
+        let op = if needed > 0 { "write" } else { "reserve again" };
+        self.with(op, true, |inode| {
+            inode.allocate(from, len);
             Ok(())
+        })
+    }
+
+    fn punch(&self, from: u64, len: u64) -> Result<bool> {
+        stall("punch");
+        let block = BLOCK_BYTES as u64;
+        assert!(from % block == 0 && len % block == 0, "a hole of {len} bytes at {from}");
+        if self.handle.world.lock().without_holes {
+            return Ok(false);
+        }
+        self.with("punch", true, |inode| {
+            inode.punch(from, len);
+            Ok(true)
         })
     }
 
     /// Covers what was written when it began; what others write meanwhile is as unsynced as before.
     fn sync(&self) -> Result<()> {
         point("sync");
-        let (len, blocks) = self.with("stat", false, |inode| {
-            let len = inode.live.len();
-            let bytes = |&block: &usize| {
-                let from = block * BLOCK_BYTES;
-                let to = (from + BLOCK_BYTES).min(len);
-                (from < to).then(|| (block, inode.live[from..to].to_vec()))
-            };
-            Ok((len, inode.unsynced.iter().filter_map(bytes).collect::<Vec<_>>()))
-        })?;
+        let begun = self.with("stat", false, |inode| Ok(inode.begin_sync()))?;
         stall("syncing");
         self.with("sync", true, |inode| {
-            inode.durable.resize(len, 0);
-            inode.unsynced.retain(|block| block * BLOCK_BYTES < inode.live.len());
-            for (block, bytes) in blocks {
-                let from = block * BLOCK_BYTES;
-                inode.durable[from..from + bytes.len()].copy_from_slice(&bytes);
-                let live = inode.live.get(from..from + bytes.len());
-                if live == Some(&bytes[..]) {
-                    inode.unsynced.remove(&block);
-                }
-            }
+            inode.end_sync(begun);
             Ok(())
         })
     }
@@ -793,5 +738,53 @@ mod tests {
             buf != [7; 4096]
         });
         assert!(lost.count() > 10);
+    }
+
+    /// What was punched reads as zeros; after a crash as zeros or as before, block by block.
+    #[test]
+    fn a_punched_block_is_a_hole_or_as_before_after_a_crash() {
+        let (mut holes, mut old) = (0, 0);
+        for seed in 0..50 {
+            let os = SimOs::new(seed);
+            let f = file(&os, "/d/a");
+            f.write_at(&[1; 3 * BLOCK_BYTES], 0).unwrap();
+            f.sync().unwrap();
+            os.sync_dir(Path::new("/d")).unwrap();
+            assert!(f.punch(BLOCK_BYTES as u64, BLOCK_BYTES as u64).unwrap());
+            let mut buf = [7; 3 * BLOCK_BYTES];
+            f.read_at(&mut buf, 0).unwrap();
+            assert!(buf[BLOCK_BYTES..2 * BLOCK_BYTES] == [0; BLOCK_BYTES]);
+            assert_eq!(os.used_bytes(), 2 * BLOCK_BYTES as u64);
+            if seed % 5 == 0 {
+                f.sync().unwrap();
+            }
+            os.crash();
+            let f = os.open(Path::new("/d/a"), OpenMode::default()).unwrap();
+            f.read_at(&mut buf, 0).unwrap();
+            let is_hole = os.used_bytes() == 2 * BLOCK_BYTES as u64;
+            let byte = u8::from(!is_hole);
+            assert!(buf[BLOCK_BYTES..2 * BLOCK_BYTES] == [byte; BLOCK_BYTES]);
+            assert!(is_hole || seed % 5 != 0, "it was synced");
+            (holes, old) = (holes + u64::from(is_hole), old + u64::from(!is_hole));
+        }
+        assert!(holes > 20 && old > 5, "{holes} {old}");
+    }
+
+    #[test]
+    fn a_hole_needs_room_again() {
+        let os = SimOs::new(1);
+        let f = file(&os, "/d/a");
+        let block = BLOCK_BYTES as u64;
+        f.allocate(4 * block).unwrap();
+        os.set_capacity_bytes(Some(4 * block));
+        assert!(matches!(f.allocate(5 * block), Err(Error::Full { .. })));
+        assert!(f.punch(block, 2 * block).unwrap());
+        f.allocate(5 * block).unwrap_err();
+        f.allocate_range(4 * block, block).unwrap();
+        f.allocate_range(block, block).unwrap();
+        assert!(matches!(f.allocate_range(2 * block, block), Err(Error::Full { .. })));
+        f.allocate_range(block, block).unwrap();
+        os.set_without_holes();
+        assert!(!f.punch(0, block).unwrap());
     }
 }

@@ -241,10 +241,15 @@ impl File for OverlayFile {
         self.layer.lock().set_len(len)
     }
 
-    fn allocate(&self, len: u64) -> Result<()> {
+    fn allocate_range(&self, from: u64, len: u64) -> Result<()> {
         let mut layer = self.layer.lock();
-        layer.len = layer.len.max(len);
+        layer.len = layer.len.max(from + len);
         Ok(())
+    }
+
+    /// Nothing here takes room.
+    fn punch(&self, _from: u64, _len: u64) -> Result<bool> {
+        Ok(false)
     }
 
     fn sync(&self) -> Result<()> {
