@@ -85,6 +85,13 @@ fn sluice_set_log_compression(compression: u32) -> i32 {
     })
 }
 
+fn sluice_set_space_amplification(pct: u32) -> i32 {
+    guard(|| {
+        engine::get()?.set_space_percent(u64::from(pct));
+        Ok(0)
+    })
+}
+
 fn sluice_status(to: *mut AbiStatusValue, room: usize) -> usize {
     guard_or(0, || {
         let values = engine::get()?.status();

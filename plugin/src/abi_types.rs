@@ -62,7 +62,7 @@ pub struct AbiConfig {
     pub flush_at_commit: u32,
     pub compression: u32,
     pub log_compression: u32,
-    pub reserved: u32,
+    pub space_amplification_pct: u32,
 }
 
 #[repr(C)]

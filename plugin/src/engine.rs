@@ -72,6 +72,7 @@ pub fn start(config: &AbiConfig, data_dir: PathBuf, log_dir: Option<PathBuf>) ->
         flush_at_commit: flush_mode(config.flush_at_commit),
         compression: compression_of(config.compression).unwrap_or(Compression::Lz4),
         log_compression: log_compression_of(config.log_compression),
+        space_percent: u64::from(config.space_amplification_pct),
         background: true,
     };
     let engine = Engine::open(WatchedOs::new(), config, Arc::new(Host))?;

@@ -11,7 +11,9 @@ use sluice_engine::db::inspect::{Directory, EntryView, LogItem, LogLine, MapView
 use sluice_engine::db::Geometry;
 use sluice_engine::os::RealOs;
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 const DAMAGE: u8 = 1;
@@ -101,10 +103,11 @@ fn inspect(args: &InspectArgs) -> Result<bool> {
         }
         Inspect::Map => {
             let map = dir.map()?;
+            let disk_bytes = pages_disk_bytes(&data_dir(args)?);
             if args.json {
-                report!("{}", map_json(&map));
+                report!("{}", map_json(&map, disk_bytes));
             } else {
-                print_map(&map);
+                print_map(&map, disk_bytes);
             }
             Ok(map.faults.is_empty())
         }
@@ -267,7 +270,12 @@ fn page_json(page: &PageView) -> Json {
     ])
 }
 
-fn print_map(map: &MapView) {
+/// What the file of pages takes on the disk: free segments may be holes.
+fn pages_disk_bytes(dir: &Path) -> u64 {
+    fs::metadata(dir.join("pages")).map_or(0, |meta| meta.blocks() * 512)
+}
+
+fn print_map(map: &MapView, disk_bytes: u64) {
     let header = map.header;
     report!(
         "checkpoint generation {}, map generation {}, change log {} bytes",
@@ -280,6 +288,8 @@ fn print_map(map: &MapView) {
         let (id, tree) = (page.page.0, page.tree.0);
         report!("{id:>10} {tree:>8} {:>14} {:>8} {:>14}", page.offset, page.bytes, page.lsn.0);
     }
+    let (count, bytes) = (map.segments.len(), map.segments.len() as u64 * header.segment_bytes);
+    report!("{count} segments, {bytes} bytes, of which {disk_bytes} are on the disk");
     for segment in &map.segments {
         report!(
             "segment {}: {} records, {} of {} bytes live",
@@ -294,7 +304,7 @@ fn print_map(map: &MapView) {
     }
 }
 
-fn map_json(map: &MapView) -> Json {
+fn map_json(map: &MapView, disk_bytes: u64) -> Json {
     let pages = map.pages.iter().map(|page| {
         Json::Object(vec![
             ("page", page.page.0.into()),
@@ -318,6 +328,7 @@ fn map_json(map: &MapView) -> Json {
         ("max_page", map.header.max_page.into()),
         ("pages", Json::List(pages.collect())),
         ("segments", Json::List(segments.collect())),
+        ("disk_bytes", disk_bytes.into()),
         ("faults", map.faults.clone().into()),
     ])
 }

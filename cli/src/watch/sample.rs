@@ -242,6 +242,7 @@ fn gauges(status: &Counters) -> Vec<(String, f64)> {
         "sluice_store_live_bytes",
         "sluice_store_dead_bytes",
         "sluice_store_free_bytes",
+        "sluice_store_hole_bytes",
         "sluice_buffer_pool_pages_dirty",
         "sluice_purge_backlog",
         "sluice_revert_backlog",

@@ -1,6 +1,7 @@
 //! What the host of the engine chooses, and what the engine asks of its host.
 
 pub use crate::store::Compression;
+use crate::store::SPACE_PERCENT;
 use std::path::PathBuf;
 
 /// When a commit is durable (MariaDB users know the numbers from `innodb_flush_log_at_trx_commit`).
@@ -34,6 +35,9 @@ pub struct Config {
     pub compression: Compression,
     /// Of batches of the log.
     pub log_compression: Compression,
+    /// What the page store may take in the long run, in percent of its live bytes: less space costs
+    /// more writes. 110 to 400.
+    pub space_percent: u64,
     /// Start the background threads. Without them the owner calls [`super::Engine::step`].
     pub background: bool,
 }
@@ -49,6 +53,7 @@ impl Config {
             flush_at_commit: FlushAtCommit::AtCommit,
             compression: Compression::Lz4,
             log_compression: Compression::Lz4,
+            space_percent: SPACE_PERCENT,
             background: true,
         }
     }

@@ -304,6 +304,12 @@ impl Engine {
         self.wal.set_compression(how);
     }
 
+    /// See [`Config::space_percent`](super::Config); a value out of range becomes the next within.
+    pub fn set_space_percent(&self, percent: u64) {
+        self.store.set_space_percent(percent);
+        self.wake_background();
+    }
+
     pub(crate) fn wake_background(&self) {
         for bell in [
             &self.workers.bell,

@@ -20,6 +20,10 @@ pub enum Bug {
     /// A store segment is free when its last record is replaced, not after the checkpoint that
     /// stops naming it.
     StoreSegmentFreedEarly,
+    /// A store segment becomes a hole while a slot of the superblock still names its records.
+    PunchedTooEarly,
+    /// A free segment that an earlier life left is written without being reserved: it may be a hole.
+    HoleTakenForRoom,
     /// Log segments go as if nothing but redo needed them.
     LogSegmentFreedEarly,
     /// Log goes when its versions were moved, not when a checkpoint says so.
@@ -82,7 +86,7 @@ pub enum Bug {
 
 #[cfg(feature = "sim")]
 impl Bug {
-    pub const ALL: [Bug; 36] = [
+    pub const ALL: [Bug; 38] = [
         Bug::CommitWithoutFlush,
         Bug::LogWriteNotDurable,
         Bug::CheckpointWithoutStoreSync,
@@ -91,6 +95,8 @@ impl Bug {
         Bug::MapChangesNotSynced,
         Bug::SuperblockNotSynced,
         Bug::StoreSegmentFreedEarly,
+        Bug::PunchedTooEarly,
+        Bug::HoleTakenForRoom,
         Bug::LogSegmentFreedEarly,
         Bug::MovedLogFreedEarly,
         Bug::OwnLogTakenForMoved,

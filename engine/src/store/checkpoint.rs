@@ -98,10 +98,10 @@ impl Store {
         self.check_poison()?;
         self.free_again();
         if self.is_full() {
-            self.cut_free_tail()?;
+            self.give_back()?;
             self.reserve_changes(&mut cp, note.len());
         }
-        if cp.lacks_reserve && self.stats().releasable_bytes > 0 && self.cut_free_tail_to(0)? {
+        if cp.lacks_reserve && self.stats().releasable_bytes > 0 && self.give_back_to(0)? {
             // GC gets it back from what this checkpoint frees.
             self.reserve_changes(&mut cp, note.len());
         }

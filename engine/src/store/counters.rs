@@ -14,6 +14,7 @@ pub struct Counters {
     pub corrupt_reads: AtomicU64,
     pub map_leaf_reads: AtomicU64,
     pub map_leaf_faults: AtomicU64,
+    pub returned_bytes: AtomicU64,
 }
 
 pub fn add(counter: &AtomicU64, n: u64) {

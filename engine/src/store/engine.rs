@@ -4,10 +4,11 @@ use super::checkpoint::Checkpointer;
 use super::counters::{add, Counters};
 use super::entry::{Entry, PAGE_ID_MAX};
 use super::epoch::Epochs;
+use super::free::GivingBack;
 use super::map::PageMap;
 use super::mapfile::{self, ChangeLog};
 use super::pages::{PagesFile, StreamKind};
-use super::policy::SpacePolicy;
+use super::policy::SPACE_PERCENT;
 use super::record::{self, Packed};
 use super::segments::RESERVED_SEGMENTS;
 use super::snapshot::{write_snapshot, Failure, Snapshot};
@@ -22,7 +23,7 @@ use crate::os::rank::Rank;
 use crate::os::sync::{Mutex, Ranked, RwLock};
 use crate::os::{AlignedBuf, File, OpenMode, Os};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::Arc;
 
 /// What the map knows about a page that was read.
@@ -42,14 +43,17 @@ pub struct Store {
     pub(super) epochs: Epochs,
     pub(super) checkpointer: Mutex<Checkpointer>,
     pub(super) collector: Mutex<Collector>,
-    /// Held while the pages file grows.
-    growth: Mutex<()>,
+    /// Held while the pages file grows or is cut.
+    pub(super) growth: Mutex<()>,
+    pub(super) giving_back: GivingBack,
     /// The first failure; set once.
     poison: Mutex<Option<String>>,
     pub(super) counters: Counters,
-    pub(super) policy: SpacePolicy,
+    /// See [`Store::set_space_percent`].
+    pub(super) space_percent: AtomicU64,
     /// See [`Store::debt_percent`] and [`Store::is_full`].
     pub(super) debt_percent: AtomicU64,
+    pub(super) debt_bytes_eased: AtomicU64,
     pub(super) full: AtomicBool,
     pub(super) short: AtomicBool,
 }
@@ -142,8 +146,10 @@ impl Store {
             growth: Mutex::ranked(Rank::StoreGrowth, ()),
             poison: Mutex::ranked(Rank::StorePoison, None),
             counters: Counters::default(),
-            policy: SpacePolicy::default(),
+            giving_back: GivingBack::default(),
+            space_percent: AtomicU64::new(SPACE_PERCENT),
             debt_percent: AtomicU64::new(0),
+            debt_bytes_eased: AtomicU64::new(u64::MAX),
             full: AtomicBool::new(false),
             short: AtomicBool::new(false),
             os,
@@ -293,58 +299,6 @@ impl Store {
             stream.open_segment(segment, state.segments.start(segment), self.segment_bytes);
         }
         Ok(())
-    }
-
-    fn acquire_segment(&self, kind: StreamKind) -> Result<usize> {
-        let try_acquire = |keep| self.state.write().segments.acquire(keep, &self.epochs);
-        let _growth = match try_acquire(RESERVED_SEGMENTS) {
-            Some(segment) => return Ok(segment),
-            None => self.growth.lock(),
-        };
-        loop {
-            if let Some(segment) = try_acquire(RESERVED_SEGMENTS) {
-                return Ok(segment);
-            }
-            let count = self.state.read().segments.count() as u64;
-            match self.pages.grow((count + 1) * self.segment_bytes) {
-                Ok(()) => {
-                    self.full.store(false, Relaxed);
-                    self.state.write().segments.add_free();
-                }
-                Err(Error::Full { .. }) => {
-                    self.full.store(true, Relaxed);
-                    let kept = if kind == StreamKind::Survivors { 0 } else { RESERVED_SEGMENTS };
-                    return try_acquire(kept).ok_or(Error::Full { what: "page store" });
-                }
-                Err(error) => return Err(self.poisoned_by(error)),
-            }
-        }
-    }
-
-    /// On a full disk: free segments at the end of the file go back to it, beyond those that GC needs,
-    /// so that the map and the log find room. Answers whether any did.
-    pub fn cut_free_tail(&self) -> Result<bool> {
-        self.cut_free_tail_to(RESERVED_SEGMENTS)
-    }
-
-    /// As [`Store::cut_free_tail`], but leaves only `keep` free segments.
-    pub(super) fn cut_free_tail_to(&self, keep: usize) -> Result<bool> {
-        let _growth = self.growth.lock();
-        let (before, count) = {
-            let mut state = self.state.write();
-            let before = state.segments.count();
-            (before, state.segments.cut(keep, &self.epochs))
-        };
-        if count == before {
-            return Ok(false);
-        }
-        // Until this is done nobody can use the place again: the file grows under the same lock.
-        match self.pages.cut(count as u64 * self.segment_bytes) {
-            Ok(()) => Ok(true),
-            // A file that is longer than the table of segments does no harm.
-            Err(Error::Full { .. }) => Ok(false),
-            Err(error) => Err(self.poisoned_by(error)),
-        }
     }
 
     pub(super) fn write_tail(&self) -> Result<()> {

@@ -28,8 +28,10 @@
 //!    nothing; no snapshot is written without it, and the old one stays.
 //! 9. Live bytes by segment and the sums by tree are those of the map, in memory, and in the change
 //!    log up to its end.
-//! 10. The last [`segments::RESERVED_SEGMENTS`] free segments belong to GC, and the change log
-//!     has disk space reserved behind its end, so that a full store can be cleaned.
+//! 10. The last [`segments::RESERVED_SEGMENTS`] free segments that are there belong to GC, and the
+//!     change log has disk space reserved behind its end, so that a full store can be cleaned.
+//! 11. Only a free segment becomes a hole or is cut off, under the same rule as invariant 4 has for its
+//!     reuse. Nothing is written to a segment that this life has not reserved.
 //!
 //! Lock order: checkpointer or collector, then growth, then one stream, then state or tail. The
 //! writing lock is taken with none of stream, state and tail held.
@@ -42,6 +44,7 @@ mod counters;
 mod engine;
 mod entry;
 mod epoch;
+mod free;
 #[cfg(test)]
 mod fuzz_tests;
 mod gc;
@@ -53,6 +56,7 @@ mod mapfile;
 mod pages;
 mod policy;
 mod record;
+mod room;
 mod segments;
 mod snapshot;
 mod space;
@@ -68,6 +72,7 @@ pub use crate::base::compress::Compression;
 pub use engine::Store;
 pub use entry::PAGE_ID_MAX;
 pub use inspect::{file_names, PagePlace, StoreFiles, StoreHeader};
+pub use policy::SPACE_PERCENT;
 
 use crate::base::{Lsn, PageId, TreeId};
 use std::path::PathBuf;

@@ -85,10 +85,11 @@ impl PagesFile {
     pub fn new(file: Arc<dyn File>, segment_bytes: u64) -> PagesFile {
         // At least two records, so that not every chunk ends half empty.
         let least = (2 * RECORD_BYTES_MAX).next_multiple_of(BLOCK_BYTES) as u64;
-        let eighth = (segment_bytes / 8).next_multiple_of(BLOCK_BYTES as u64);
+        // At the end of each, half a record is lost on the average.
+        let quarter = (segment_bytes / 4).next_multiple_of(BLOCK_BYTES as u64);
         PagesFile {
             file,
-            chunk_bytes: eighth.clamp(least, CHUNK_BYTES_MAX),
+            chunk_bytes: quarter.clamp(least, CHUNK_BYTES_MAX),
             streams: std::array::from_fn(|_| Mutex::ranked(Rank::StoreStream, Stream::default())),
             open_start: [AtomicU64::new(NOWHERE), AtomicU64::new(NOWHERE)],
             tail: RwLock::ranked(Rank::StoreTail, BTreeMap::new()),
@@ -249,14 +250,19 @@ impl PagesFile {
         Ok(())
     }
 
-    /// Makes the file at least `len` bytes long.
-    pub fn grow(&self, len: u64) -> Result<()> {
-        if len >= super::entry::PLACE_END {
+    /// Reserves room for `[from, from + len)`, beyond the end or in a hole.
+    pub fn reserve(&self, from: u64, len: u64) -> Result<()> {
+        if from + len >= super::entry::PLACE_END {
             return Err(Error::Full { what: "page store" });
         }
-        self.file.allocate(len)?;
+        self.file.allocate_range(from, len)?;
         // The new length must be made durable with the records in it.
         self.written_since_sync.fetch_add(1, Relaxed);
         Ok(())
+    }
+
+    /// Makes `[from, from + len)` a hole; false: the file system cannot.
+    pub fn punch(&self, from: u64, len: u64) -> Result<bool> {
+        self.file.punch(from, len)
     }
 }

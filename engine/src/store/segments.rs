@@ -6,9 +6,13 @@
 //!    ^                                     |
 //!    +-------------------------------------+   usable once the readers of that epoch have left
 //! ```
+//! A free one may be a hole of the file: see `free`.
 
 use super::epoch::Epochs;
-use std::collections::{BTreeMap, VecDeque};
+use super::free::{FreeSegments, Room};
+use crate::os::planted::{self, Bug};
+use std::collections::BTreeMap;
+use std::ops::{Add as _, Sub as _};
 
 /// Segments that only GC may take when the disk gives no more: without them a full store could
 /// never be cleaned.
@@ -44,12 +48,44 @@ struct Segment {
     packed_bytes: u64,
     /// Its live bytes changed since a checkpoint took them.
     changed: bool,
+    /// Its blocks were reserved in this life. (Those of an earlier life are, too, unless somebody
+    /// copied the file without what was zero.)
+    is_reserved: bool,
+}
+
+impl Segment {
+    fn new(usage: Use) -> Segment {
+        Segment { usage, live_bytes: 0, packed_bytes: 0, changed: false, is_reserved: false }
+    }
+
+    /// Of a segment that becomes free.
+    fn room(&self) -> Room {
+        match self.is_reserved {
+            true => Room::There,
+            false => Room::Unknown,
+        }
+    }
+
+    fn totals(&self, segment_bytes: u64) -> SegmentTotals {
+        let mut totals =
+            SegmentTotals { segments: 1, live_bytes: self.live_bytes, ..Default::default() };
+        match self.usage {
+            Use::Free => totals.free_bytes = segment_bytes,
+            Use::Closed { .. } if self.live_bytes == 0 => totals.releasable_bytes = segment_bytes,
+            Use::Closed { aside: Aside::No, .. } => {
+                totals.collectable_bytes = self.packed_bytes - self.live_bytes;
+            }
+            _ => {}
+        }
+        totals
+    }
 }
 
 /// Totals in bytes.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SegmentTotals {
     pub segments: u64,
+    /// Of all free segments, holes or not.
     pub free_bytes: u64,
     pub live_bytes: u64,
     /// Dead bytes of closed segments that still hold live ones: only GC frees them.
@@ -58,11 +94,26 @@ pub struct SegmentTotals {
     pub releasable_bytes: u64,
 }
 
+impl SegmentTotals {
+    /// Field by field.
+    fn join(self, other: SegmentTotals, op: fn(u64, u64) -> u64) -> SegmentTotals {
+        SegmentTotals {
+            segments: op(self.segments, other.segments),
+            free_bytes: op(self.free_bytes, other.free_bytes),
+            live_bytes: op(self.live_bytes, other.live_bytes),
+            collectable_bytes: op(self.collectable_bytes, other.collectable_bytes),
+            releasable_bytes: op(self.releasable_bytes, other.releasable_bytes),
+        }
+    }
+}
+
 pub struct SegmentTable {
     segment_bytes: u64,
     segments: Vec<Segment>,
-    /// Free segments, the one retired in the lowest epoch first.
-    free: VecDeque<(usize, u64)>,
+    /// Of all segments; kept up by [`SegmentTable::change`].
+    totals: SegmentTotals,
+    /// Free segments, but for those that are about to be reserved or given back.
+    free: FreeSegments,
     closings: u64,
     /// The segments marked so.
     changed: Vec<usize>,
@@ -72,27 +123,47 @@ pub struct SegmentTable {
 
 impl SegmentTable {
     /// The table of a file of `count` segments: what holds live bytes is closed, all others are
-    /// free.
+    /// free. Nobody knows any more which of those an earlier life gave back.
     pub fn load(segment_bytes: u64, count: usize, live: &BTreeMap<usize, u64>) -> SegmentTable {
         let mut table = SegmentTable {
             segment_bytes,
             segments: Vec::with_capacity(count),
-            free: VecDeque::new(),
+            totals: SegmentTotals::default(),
+            free: FreeSegments::default(),
             closings: 0,
             changed: Vec::new(),
             put_off: Vec::new(),
+        };
+        let room = match planted::is(Bug::HoleTakenForRoom) {
+            true => Room::There,
+            false => Room::Unknown,
         };
         for segment in 0..count {
             let live_bytes = live.get(&segment).copied().unwrap_or(0);
             let used = live_bytes > 0;
             let usage = if used { Use::Closed { at: 0, aside: Aside::No } } else { Use::Free };
             let packed_bytes = if used { segment_bytes } else { 0 };
-            table.segments.push(Segment { usage, live_bytes, packed_bytes, changed: false });
+            table.push(Segment { live_bytes, packed_bytes, ..Segment::new(usage) });
             if !used {
-                table.free.push_back((segment, 0));
+                table.free.insert(segment, 0, room);
             }
         }
         table
+    }
+
+    fn push(&mut self, segment: Segment) {
+        self.totals = self.totals.join(segment.totals(self.segment_bytes), u64::add);
+        self.segments.push(segment);
+    }
+
+    /// Every change of a segment that the totals see.
+    fn change<R>(&mut self, segment: usize, change: impl FnOnce(&mut Segment) -> R) -> R {
+        let entry = &mut self.segments[segment];
+        let before = entry.totals(self.segment_bytes);
+        let answer = change(entry);
+        let after = entry.totals(self.segment_bytes);
+        self.totals = self.totals.join(before, u64::sub).join(after, u64::add);
+        answer
     }
 
     pub fn count(&self) -> usize {
@@ -109,74 +180,127 @@ impl SegmentTable {
 
     /// The file grew by one segment, which is free.
     pub fn add_free(&mut self) {
-        // No read can know the new place, so it goes to the front with the oldest epoch.
-        self.free.push_front((self.segments.len(), 0));
-        let (live_bytes, packed_bytes) = (0, 0);
-        self.segments.push(Segment { usage: Use::Free, live_bytes, packed_bytes, changed: false });
+        // No read can know the new place.
+        self.free.insert(self.segments.len(), 0, Room::There);
+        self.push(Segment { is_reserved: true, ..Segment::new(Use::Free) });
     }
 
-    /// Opens a free segment that no read can see any more; leaves `keep` of them.
+    /// Opens a free segment that is there and that no read can see any more; leaves `keep` of them.
     pub fn acquire(&mut self, keep: usize, epochs: &Epochs) -> Option<usize> {
-        let &(segment, epoch) = self.free.front()?;
-        if self.free.len() <= keep || (epoch > 0 && !epochs.has_passed(epoch - 1)) {
+        if self.free.count(Room::There) <= keep {
             return None;
         }
-        self.free.pop_front();
-        let entry = &mut self.segments[segment];
-        assert!(entry.usage == Use::Free);
-        assert_eq!(entry.live_bytes, 0);
-        entry.usage = Use::Open;
+        let segment = self.free.take_lowest(Room::There, epochs)?;
+        self.change(segment, |entry| {
+            assert!(entry.usage == Use::Free);
+            assert_eq!(entry.live_bytes, 0);
+            entry.usage = Use::Open;
+            entry.is_reserved = true;
+        });
         Some(segment)
     }
 
     /// Takes back a segment that was acquired and not written.
     pub fn give_back(&mut self, segment: usize) {
-        assert!(self.segments[segment].usage == Use::Open);
-        assert_eq!(self.segments[segment].live_bytes, 0);
-        self.segments[segment].usage = Use::Free;
-        self.free.push_front((segment, 0));
+        self.change(segment, |entry| {
+            assert!(entry.usage == Use::Open);
+            assert_eq!(entry.live_bytes, 0);
+            entry.usage = Use::Free;
+        });
+        self.free.insert(segment, 0, Room::There);
     }
 
-    /// Takes free segments off the end of the file, which no read can see any more; leaves `keep`
-    /// free ones. Answers how many segments are left.
-    pub fn cut(&mut self, keep: usize, epochs: &Epochs) -> usize {
-        while self.free.len() > keep {
-            let last = self.segments.len() - 1;
-            let Some(at) = self.free.iter().position(|&(segment, _)| segment == last) else {
-                break;
-            };
-            let (_, epoch) = self.free[at];
-            let seen = epoch > 0 && !epochs.has_passed(epoch - 1);
-            if seen || self.segments[last].changed {
+    /// A free segment whose blocks must be reserved before it is used, if there is one that no read
+    /// can see. Nobody else gets it until [`SegmentTable::put_free`].
+    pub fn take_lacking(&mut self, epochs: &Epochs) -> Option<usize> {
+        let unknown = self.free.take_lowest(Room::Unknown, epochs);
+        unknown.or_else(|| self.free.take_lowest(Room::Hole, epochs))
+    }
+
+    /// As [`SegmentTable::take_lacking`], but none that is a hole for certain.
+    pub fn take_unknown(&mut self, epochs: &Epochs) -> Option<usize> {
+        self.free.take_lowest(Room::Unknown, epochs)
+    }
+
+    /// Takes free segments, with what the disk has of each, that may go back to the file system,
+    /// `most` at most and the highest first; leaves `keep` that are not holes. Nobody else gets one
+    /// until [`SegmentTable::put_free`].
+    pub fn take_surplus(
+        &mut self,
+        keep: usize,
+        most: usize,
+        epochs: &Epochs,
+    ) -> Vec<(usize, Room)> {
+        let count = self.kept().saturating_sub(keep).min(most);
+        let mut taken = Vec::new();
+        for room in [Room::Unknown, Room::There] {
+            while taken.len() < count {
+                let Some(segment) = self.free.take_highest(room, epochs) else { break };
+                taken.push((segment, room));
+            }
+        }
+        taken
+    }
+
+    /// A free segment that was taken is reserved, given back, or neither.
+    pub fn put_free(&mut self, segment: usize, room: Room) {
+        assert!(self.segments[segment].usage == Use::Free);
+        self.free.insert(segment, 0, room);
+    }
+
+    /// Free segments that are not holes, as far as anybody knows.
+    pub fn kept(&self) -> usize {
+        self.free.count(Room::There) + self.free.count(Room::Unknown)
+    }
+
+    /// Free segments that are there for certain.
+    pub fn there(&self) -> usize {
+        self.free.count(Room::There)
+    }
+
+    /// Takes free segments off the end of the file, which no read can see any more: holes, and `most`
+    /// others; leaves `keep` of those. Answers how many segments are left.
+    pub fn cut(&mut self, keep: usize, most: usize, epochs: &Epochs) -> usize {
+        let mut others = self.kept().saturating_sub(keep).min(most);
+        while let Some(last) = self.segments.len().checked_sub(1) {
+            let Some(room) = self.free.room_of(last, epochs) else { break };
+            if self.segments[last].changed || (room != Room::Hole && others == 0) {
                 break;
             }
-            self.free.remove(at);
-            self.segments.pop();
+            others -= usize::from(room != Room::Hole);
+            self.free.remove(last);
+            let gone = self.segments.pop().map(|segment| segment.totals(self.segment_bytes));
+            self.totals = self.totals.join(gone.unwrap_or_default(), u64::sub);
         }
         self.segments.len()
     }
 
     pub fn close(&mut self, segment: usize) {
-        assert!(self.segments[segment].usage == Use::Open);
         self.closings += 1;
-        self.segments[segment].usage = Use::Closed { at: self.closings, aside: Aside::No };
+        let at = self.closings;
+        self.change(segment, |entry| {
+            assert!(entry.usage == Use::Open);
+            entry.usage = Use::Closed { at, aside: Aside::No };
+        });
     }
 
     pub fn add_live(&mut self, place: u64, bytes: usize) {
-        let segment = self.of(place);
-        let entry = &mut self.segments[segment];
-        assert!(entry.usage != Use::Free, "a record in a free segment");
-        entry.live_bytes += bytes as u64;
-        entry.packed_bytes += bytes as u64;
-        assert!(entry.packed_bytes <= self.segment_bytes);
+        let (segment, segment_bytes) = (self.of(place), self.segment_bytes);
+        self.change(segment, |entry| {
+            assert!(entry.usage != Use::Free, "a record in a free segment");
+            entry.live_bytes += bytes as u64;
+            entry.packed_bytes += bytes as u64;
+            assert!(entry.packed_bytes <= segment_bytes);
+        });
         self.mark_changed([&segment]);
     }
 
     pub fn sub_live(&mut self, place: u64, bytes: usize) {
         let segment = self.of(place);
-        let entry = &mut self.segments[segment];
-        assert!(entry.live_bytes >= bytes as u64);
-        entry.live_bytes -= bytes as u64;
+        self.change(segment, |entry| {
+            assert!(entry.live_bytes >= bytes as u64);
+            entry.live_bytes -= bytes as u64;
+        });
         self.mark_changed([&segment]);
     }
 
@@ -216,26 +340,36 @@ impl SegmentTable {
     /// Frees segments that no durable map names any more.
     pub fn release(&mut self, segments: &[usize], epoch: u64) {
         for &segment in segments {
-            let entry = &mut self.segments[segment];
-            assert!(matches!(entry.usage, Use::Closed { .. }));
-            assert_eq!(entry.live_bytes, 0, "nothing is ever added to a closed segment");
-            entry.usage = Use::Free;
-            entry.packed_bytes = 0;
-            self.free.push_back((segment, epoch + 1));
+            let room = self.change(segment, |entry| {
+                assert!(matches!(entry.usage, Use::Closed { .. }));
+                assert_eq!(entry.live_bytes, 0, "nothing is ever added to a closed segment");
+                entry.usage = Use::Free;
+                entry.packed_bytes = 0;
+                entry.room()
+            });
+            self.free.insert(segment, epoch + 1, room);
         }
     }
 
     /// GC leaves this segment alone until it is free again.
     pub fn mark_bad(&mut self, segment: usize) {
-        if let Use::Closed { aside, .. } = &mut self.segments[segment].usage {
-            *aside = Aside::Bad;
-        }
+        self.change(segment, |entry| {
+            if let Use::Closed { aside, .. } = &mut entry.usage {
+                *aside = Aside::Bad;
+            }
+        });
     }
 
     /// GC leaves this segment alone until the next checkpoint.
     pub fn put_off(&mut self, segment: usize) {
-        if let Use::Closed { aside: aside @ Aside::No, .. } = &mut self.segments[segment].usage {
+        let is_put_off = self.change(segment, |entry| {
+            let Use::Closed { aside: aside @ Aside::No, .. } = &mut entry.usage else {
+                return false;
+            };
             *aside = Aside::UntilCheckpoint;
+            true
+        });
+        if is_put_off {
             self.put_off.push(segment);
         }
     }
@@ -243,10 +377,12 @@ impl SegmentTable {
     /// What was put off may be tried again.
     pub fn take_up(&mut self) {
         for segment in std::mem::take(&mut self.put_off) {
-            let usage = &mut self.segments[segment].usage;
-            if let Use::Closed { aside: aside @ Aside::UntilCheckpoint, .. } = usage {
-                *aside = Aside::No;
-            }
+            self.change(segment, |entry| {
+                if let Use::Closed { aside: aside @ Aside::UntilCheckpoint, .. } = &mut entry.usage
+                {
+                    *aside = Aside::No;
+                }
+            });
         }
     }
 
@@ -270,28 +406,14 @@ impl SegmentTable {
             .map(|(i, _)| i)
     }
 
-    pub fn free_bytes(&self) -> u64 {
-        self.free.len() as u64 * self.segment_bytes
+    pub fn totals(&self) -> SegmentTotals {
+        self.totals
     }
 
-    pub fn totals(&self) -> SegmentTotals {
-        let mut totals = SegmentTotals {
-            segments: self.segments.len() as u64,
-            free_bytes: self.free.len() as u64 * self.segment_bytes,
-            ..Default::default()
-        };
-        for s in &self.segments {
-            totals.live_bytes += s.live_bytes;
-            match s.usage {
-                Use::Closed { .. } if s.live_bytes == 0 => {
-                    totals.releasable_bytes += self.segment_bytes;
-                }
-                Use::Closed { aside: Aside::No, .. } => {
-                    totals.collectable_bytes += s.packed_bytes - s.live_bytes;
-                }
-                _ => {}
-            }
-        }
-        totals
+    /// The totals, counted anew.
+    #[cfg(test)]
+    pub fn counted(&self) -> SegmentTotals {
+        let each = self.segments.iter().map(|segment| segment.totals(self.segment_bytes));
+        each.fold(SegmentTotals::default(), |sum, totals| sum.join(totals, u64::add))
     }
 }

@@ -8,7 +8,9 @@
 
 use super::engine::Store;
 use super::entry::Entry;
+use super::policy::{SpacePolicy, SPACE_PERCENT_MAX, SPACE_PERCENT_MIN};
 use super::segments::{SegmentTotals, RESERVED_SEGMENTS};
+use crate::os::SIMULATED;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// A change of the map in the change log takes no more.
@@ -17,12 +19,35 @@ const LOGGED_CHANGE_BYTES_MAX: u64 = 40;
 /// Fewer dead segments than this are not worth a checkpoint: the constant beside the shares.
 const CHECKPOINT_SEGMENTS_MIN: u64 = 4;
 const LIMIT_SEGMENTS_MIN: u64 = 12;
+const KEPT_SEGMENTS_MIN: u64 = if SIMULATED { 1 } else { CHECKPOINT_SEGMENTS_MIN };
 /// Share of the limit of dead bytes from which on writers rest.
 const DEBT_BEGIN_PERCENT: u64 = 80;
 const GAIN_SHARE: u64 = 10;
 const GAIN_SHARE_FULL: u64 = 64;
 
 impl Store {
+    /// From now on the segments in use are to take at most so many percent of the live bytes. GC
+    /// copies more the fewer they are. Values out of range are taken for the next one within.
+    pub fn set_space_percent(&self, percent: u64) {
+        let percent = percent.clamp(SPACE_PERCENT_MIN, SPACE_PERCENT_MAX);
+        self.space_percent.store(percent, Relaxed);
+        self.debt_bytes_eased.store(u64::MAX, Relaxed);
+        self.refresh_debt();
+    }
+
+    fn policy(&self) -> SpacePolicy {
+        SpacePolicy::of(self.space_percent.load(Relaxed))
+    }
+
+    /// How many free segments the store keeps for the next minutes, and how many are a surplus: the
+    /// next checkpoint frees as many again as its share.
+    pub(super) fn kept_segments(&self, totals: &SegmentTotals) -> (usize, usize) {
+        let share = totals.live_bytes / 100 * self.policy().checkpoint_percent;
+        let turn = (share / self.segment_bytes).max(KEPT_SEGMENTS_MIN) as usize;
+        let least = RESERVED_SEGMENTS + turn + turn / 2;
+        (least, least + turn)
+    }
+
     fn totals(&self) -> SegmentTotals {
         self.state.read().segments.totals()
     }
@@ -43,7 +68,7 @@ impl Store {
         {
             return true;
         }
-        let share = totals.live_bytes / 100 * self.policy.checkpoint_percent;
+        let share = totals.live_bytes / 100 * self.policy().checkpoint_percent;
         totals.releasable_bytes > share.max(CHECKPOINT_SEGMENTS_MIN * self.segment_bytes)
             || (self.is_full() && totals.releasable_bytes > 0)
     }
@@ -54,11 +79,10 @@ impl Store {
         if self.is_full() && totals.collectable_bytes >= self.least_gain_bytes() {
             return 100;
         }
+        let (policy, live) = (self.policy(), totals.live_bytes);
         let reserve = RESERVED_SEGMENTS as u64 * self.segment_bytes;
-        let begin = (totals.live_bytes / 100 * self.policy.gc_percent).max(reserve);
-        let limit = self.dead_limit_bytes(&totals);
-        // Flat out before writers have to wait.
-        let flat_out = begin.max((begin + limit) / 2);
+        let begin = (live / 100 * policy.gc_percent).max(reserve);
+        let flat_out = (live / 100 * policy.gc_hard_percent).max(begin + self.segment_bytes);
         match totals.collectable_bytes {
             dead if dead <= begin => 0,
             dead if dead >= flat_out => 100,
@@ -79,9 +103,14 @@ impl Store {
         self.gc_pressure_percent() > 0
     }
 
+    /// Dead bytes that writers keep away from. There may be more of them when the store is opened, or
+    /// a tighter target is set: then writers rest only if there come to be more yet.
     fn dead_limit_bytes(&self, totals: &SegmentTotals) -> u64 {
-        totals.live_bytes / 100 * self.policy.limit_percent
-            + LIMIT_SEGMENTS_MIN * self.segment_bytes
+        let constant = LIMIT_SEGMENTS_MIN * self.segment_bytes;
+        let dead = totals.collectable_bytes + totals.releasable_bytes;
+        let eased = dead + dead / 4 + constant;
+        let eased = self.debt_bytes_eased.fetch_min(eased, Relaxed).min(eased);
+        eased.max(totals.live_bytes / 100 * self.policy().limit_percent + constant)
     }
 
     /// How far GC and checkpoints are behind: writers, who make more dead bytes, rest in proportion.
@@ -114,9 +143,10 @@ impl Store {
         self.full.load(Relaxed) || self.short.load(Relaxed)
     }
 
-    /// Bytes for ordinary writes without growing the file.
+    /// Bytes for ordinary writes that the file system has reserved already.
     pub fn free_bytes(&self) -> u64 {
         let reserve = RESERVED_SEGMENTS as u64 * self.segment_bytes;
-        self.state.read().segments.free_bytes().saturating_sub(reserve)
+        let there = self.state.read().segments.there() as u64 * self.segment_bytes;
+        there.saturating_sub(reserve)
     }
 }

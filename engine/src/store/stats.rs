@@ -37,20 +37,27 @@ pub struct StoreStats {
     pub dead_bytes: u64,
     /// The part of the dead bytes that the next checkpoint frees.
     pub releasable_bytes: u64,
-    /// Free for ordinary writes, and what only GC may take.
+    /// Free for ordinary writes, and what only GC may take: of what the file system has reserved.
     pub free_bytes: u64,
     pub reserved_bytes: u64,
+    /// Free segments that are holes, or may be: left free by an earlier life.
+    pub hole_bytes: u64,
+    /// Given back to the file system since the store was opened, cut off or punched.
+    pub returned_bytes: u64,
 }
 
 impl Store {
     pub fn stats(&self) -> StoreStats {
         let get = |counter: &AtomicU64| counter.load(Relaxed);
-        let (totals, pages, map_memory_bytes) = {
+        let (totals, there, pages, map_memory_bytes) = {
             let state = self.state.read();
-            (state.segments.totals(), state.pages, state.map.memory_bytes() as u64)
+            let segments = &state.segments;
+            let map_bytes = state.map.memory_bytes() as u64;
+            (segments.totals(), segments.there() as u64, state.pages, map_bytes)
         };
         let reserve = RESERVED_SEGMENTS as u64 * self.segment_bytes;
-        let reserved_bytes = totals.free_bytes.min(reserve);
+        let there_bytes = there * self.segment_bytes;
+        let reserved_bytes = there_bytes.min(reserve);
         let file_bytes = totals.segments * self.segment_bytes;
         StoreStats {
             images: get(&self.counters.images),
@@ -73,8 +80,10 @@ impl Store {
             live_bytes: totals.live_bytes,
             dead_bytes: file_bytes - totals.free_bytes - totals.live_bytes,
             releasable_bytes: totals.releasable_bytes,
-            free_bytes: totals.free_bytes - reserved_bytes,
+            free_bytes: there_bytes - reserved_bytes,
             reserved_bytes,
+            hole_bytes: totals.free_bytes - there_bytes,
+            returned_bytes: get(&self.counters.returned_bytes),
         }
     }
 }

@@ -13,6 +13,7 @@ static char *log_dir;
 static ulong flush_log_at_trx_commit;
 static ulong compression;
 static ulong log_compression;
+static ulong space_amplification_pct;
 
 static const char *compression_names[]= {"none", "lz4", "zstd", NullS};
 static TYPELIB compression_typelib= {3, "compression", compression_names, nullptr};
@@ -39,6 +40,12 @@ static void update_log_compression(THD *, st_mysql_sys_var *, void *to, const vo
 {
   *static_cast<ulong *>(to)= *static_cast<const ulong *>(value);
   sluice_set_log_compression(uint32_t(log_compression));
+}
+
+static void update_space_amplification(THD *, st_mysql_sys_var *, void *to, const void *value)
+{
+  *static_cast<ulong *>(to)= *static_cast<const ulong *>(value);
+  sluice_set_space_amplification(uint32_t(space_amplification_pct));
 }
 
 static MYSQL_SYSVAR_ULONGLONG(buffer_pool_size, buffer_pool_size, PLUGIN_VAR_RQCMDARG,
@@ -73,6 +80,13 @@ static MYSQL_SYSVAR_ENUM(compression, compression, PLUGIN_VAR_READONLY | PLUGIN_
 static MYSQL_SYSVAR_ENUM(log_compression, log_compression, PLUGIN_VAR_RQCMDARG,
     "Compression of what is written to the Sluice log from now on: none, lz4 or zstd (level 1)",
     nullptr, update_log_compression, 1, &compression_typelib);
+
+/* As SPACE_PERCENT and its limits in engine/src/store/space.rs. */
+static MYSQL_SYSVAR_ULONG(space_amplification_pct, space_amplification_pct, PLUGIN_VAR_RQCMDARG,
+    "Disk space that the pages of Sluice tables may take in the long run, in percent of what the "
+    "newest version of each page needs. Less space costs more writes: garbage collection copies "
+    "more. See docs/using.md",
+    nullptr, update_space_amplification, 160, 110, 400, 0);
 
 static my_bool stats_auto_recalc;
 static ulonglong stats_sample_pages;
@@ -176,7 +190,7 @@ st_mysql_sys_var *sluice_plugin_variables[]= {
     MYSQL_SYSVAR(buffer_pool_size), MYSQL_SYSVAR(log_capacity),
     MYSQL_SYSVAR(log_dir),          MYSQL_SYSVAR(flush_log_at_trx_commit),
     MYSQL_SYSVAR(lock_wait_timeout), MYSQL_SYSVAR(compression),
-    MYSQL_SYSVAR(log_compression),
+    MYSQL_SYSVAR(log_compression), MYSQL_SYSVAR(space_amplification_pct),
     MYSQL_SYSVAR(allow_backup_stage),
     MYSQL_SYSVAR(stats_auto_recalc), MYSQL_SYSVAR(stats_sample_pages),
     nullptr,
@@ -240,6 +254,7 @@ int sluice_plugin_start(void *hton)
   config.flush_at_commit= uint32_t(flush_log_at_trx_commit);
   config.compression= uint32_t(compression);
   config.log_compression= uint32_t(log_compression);
+  config.space_amplification_pct= uint32_t(space_amplification_pct);
   sluice_fill_hton(static_cast<handlerton *>(hton));
   sluice_psi_register();
   if (!sluice_start(&config, &sluice_host_of_server))

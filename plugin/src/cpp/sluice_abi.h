@@ -143,7 +143,7 @@ typedef struct sluice_config
   uint32_t flush_at_commit; /* 0, 1, 2 */
   uint32_t compression;     /* 0 none, 1 lz4, 2 zstd */
   uint32_t log_compression; /* the same */
-  uint32_t reserved;
+  uint32_t space_amplification_pct;
 } sluice_config;
 
 /* performance_schema: files by kind, their operations, waits and threads, as in src/watch.rs. */
@@ -274,6 +274,7 @@ int32_t sluice_set_flush_at_commit(uint32_t mode);
 int32_t sluice_set_buffer_pool_bytes(uint64_t bytes);
 int32_t sluice_set_log_capacity_bytes(uint64_t bytes);
 int32_t sluice_set_log_compression(uint32_t compression); /* as in sluice_config */
+int32_t sluice_set_space_amplification(uint32_t pct);
 /* recalculates: in the background when enough has changed */
 int32_t sluice_set_statistics(uint32_t recalculates, uint64_t sample_pages);
 size_t sluice_status(sluice_status_value *to, size_t room);

@@ -3,11 +3,12 @@
 use sluice_rig::port::Port;
 use sluice_rig::suite::{self, skip};
 use sluice_rig::tests;
-use sluice_rig::tool::{run, says, spawn, wait, Ended, Home, Tool};
+use sluice_rig::tool::{run, says, spawn, wait, wait_until, Ended, Home, Tool};
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Command, ExitCode};
+use std::time::Duration;
 
 struct World {
     tool: Tool,
@@ -46,6 +47,7 @@ fn main() -> ExitCode {
         shows_the_log_of_a_server_that_dies,
         works_for_another_user,
         runs_the_engine,
+        gives_space_back,
         refuses_a_plugin_of_another_release,
     ];
     suite::run(&tests, || {
@@ -339,6 +341,44 @@ fn runs_the_engine(w: &mut World) {
     );
     assert_eq!(plugin, "ACTIVE\tFORCE_PLUS_PERMANENT\tSluice");
     start(&home, &[]).refuses("cannot be started without it");
+    home.stop();
+}
+
+/// DELETE with the purge behind it, TRUNCATE and DROP: the file takes less on the disk within a
+/// minute, and all of it can be used again.
+fn gives_space_back(w: &mut World) {
+    if !w.tool.has_plugin("ha_sluice.so") {
+        skip("the plugin is not installed in the prefix");
+    }
+    let home = w.tool.home("space");
+    home.start(&["--sluice-buffer-pool-size=16M"]);
+    let pages = home.dir.join("data/sluice/pages");
+    let on_disk = || fs::metadata(&pages).expect("the file of pages").blocks() * 512;
+    home.sql("CREATE DATABASE test; CREATE TABLE test.kept (id INT PRIMARY KEY) ENGINE=Sluice");
+    home.sql("INSERT INTO test.kept SELECT seq FROM test.seq_1_to_1000");
+    let fill = || {
+        // What does not compress: about 60 MB.
+        home.sql(
+            "CREATE OR REPLACE TABLE test.large (id INT PRIMARY KEY, v VARBINARY(3000)) ENGINE=Sluice;
+             INSERT INTO test.large
+             SELECT seq, RANDOM_BYTES(1000) FROM test.seq_1_to_60000",
+        );
+        wait_until("the load is in the file", Duration::from_secs(60), || on_disk() > 55 << 20);
+    };
+    for end in ["DELETE FROM test.large", "TRUNCATE test.large", "DROP TABLE test.large"] {
+        fill();
+        home.sql(end);
+        wait_until(end, Duration::from_secs(60), || on_disk() < 40 << 20);
+    }
+    let status = |name: &str| -> u64 {
+        let sql = format!("SHOW GLOBAL STATUS LIKE 'Sluice_store_{name}_bytes'");
+        home.sql(&sql).split('\t').nth(1).expect("a value").parse().expect("a number")
+    };
+    assert!(status("returned") > 100 << 20, "{}", status("returned"));
+    wait_until("nothing is left", Duration::from_secs(60), || status("live") < 4 << 20);
+    fill();
+    assert_eq!(home.sql("SELECT COUNT(*), SUM(LENGTH(v)) FROM test.large"), "60000\t60000000");
+    assert_eq!(home.sql("SELECT COUNT(*) FROM test.kept"), "1000");
     home.stop();
 }
 

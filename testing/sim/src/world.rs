@@ -188,6 +188,8 @@ impl World {
 
     fn open(&self, mode: FlushAtCommit) -> Result<Arc<Engine>> {
         let mut config = Config::new("/data");
+        // GC and holes are at work more often than with the default.
+        config.space_percent = 125;
         config.flush_at_commit = mode;
         if !self.limits.is_compressed {
             config.compression = Compression::None;

@@ -65,6 +65,14 @@ fn store_segment_freed_early() {
     is_found(Bug::StoreSegmentFreedEarly);
 }
 
+fn punched_too_early() {
+    is_found(Bug::PunchedTooEarly);
+}
+
+fn hole_taken_for_room() {
+    is_found(Bug::HoleTakenForRoom);
+}
+
 fn log_segment_freed_early() {
     is_found(Bug::LogSegmentFreedEarly);
 }
@@ -175,6 +183,8 @@ fn main() {
         horizon_too_high,
         redo_point_too_high,
         store_segment_freed_early,
+        punched_too_early,
+        hole_taken_for_room,
         log_segment_freed_early,
         moved_log_freed_early,
         own_log_taken_for_moved,

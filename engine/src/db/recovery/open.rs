@@ -29,7 +29,7 @@ use std::sync::{Arc, OnceLock};
 
 const LOG_SEGMENT_BYTES: u64 = 16 << 20;
 const LOG_CACHE_BYTES: u64 = 32 << 20;
-const STORE_SEGMENT_BYTES: u64 = 8 << 20;
+const STORE_SEGMENT_BYTES: u64 = 2 << 20;
 const FIRST_TXN: TxnId = TxnId(1);
 const LOCK_FILE: &str = "lock";
 
@@ -263,6 +263,7 @@ impl Opening {
 
     fn connect(&self, wal: Arc<Wal>, store: Arc<Store>, next_page: PageId) -> Rooms {
         let capacity = usize::try_from(self.config.buffer_pool_bytes).unwrap_or(usize::MAX);
+        store.set_space_percent(self.config.space_percent);
         let pool = Pool::new(Arc::clone(&store), PoolOptions { capacity_bytes: capacity });
         pool.set_first_owing_tree(FIRST_USER_TREE);
         let env = Env::new(Arc::clone(&pool), Arc::clone(&wal), next_page);

@@ -24,6 +24,8 @@ const WINDOW_STEP_PAGES: usize = 64;
 /// GC copies in pieces of this size and rests in between, the less the more there is to collect.
 const GC_STEP_BYTES: u64 = 1 << 20;
 const GC_REST_MAX: Duration = Duration::from_millis(100);
+/// Between two slices of free space that go back: readers of the file wait for each.
+const GIVE_BACK_REST: Duration = Duration::from_millis(10);
 /// Sweeps of old versions rest so many times as long as they work.
 const SWEEP_RESTS: u32 = 4;
 const SWEEP_STEP_LEAVES: usize = 8;
@@ -154,13 +156,13 @@ impl Engine {
             match self.wal.prepare_step() {
                 Ok(true) => {}
                 Ok(false) => return Ok(()),
-                Err(Error::Full { .. }) if self.store.cut_free_tail()? => {}
+                Err(Error::Full { .. }) if self.store.give_back()? => {}
                 Err(error) => return Err(error),
             }
         }
     }
 
-    /// Checkpoints, and the pages of dropped trees.
+    /// Checkpoints, the pages of dropped trees, and room for the file system.
     fn space_step(&self) -> Result<Next> {
         let shared = self.share_room();
         let dropping = self.free_dropped_step();
@@ -173,9 +175,14 @@ impl Engine {
             self.checkpoint_map()?;
         }
         self.release_log();
+        let giving = self.store.give_back_step();
         shared?;
         done?;
-        Ok(dropping?.into())
+        Ok(match (dropping?, giving?) {
+            (true, _) => Next::Again,
+            (false, true) => Next::After(GIVE_BACK_REST),
+            (false, false) => Next::Idle,
+        })
     }
 
     /// GC of the page store, at the pace that keeps dead space where it is: it rests three times

@@ -128,7 +128,7 @@ impl Engine {
             return Ok(());
         }
         self.wal.give_back(self.log_need_bytes() + self.wal.segment_bytes())?;
-        self.store.cut_free_tail().map(drop)
+        self.store.give_back().map(drop)
     }
 
     fn tightest(&self, purpose: Purpose) -> Measured {

@@ -81,6 +81,7 @@ impl Run {
             }
             75..=84 => store.gc_step(self.rng.below(100_000)).map(|_| ()),
             85..=91 => self.checkpoint(store),
+            92..=94 => store.give_back_to(self.rng.below(4) as usize).map(|_| ()),
             _ => {
                 let page = self.some_page();
                 check_page(store, page, self.live.get(&page))
@@ -103,6 +104,7 @@ impl Run {
         self.sums.checkpoints += stats.checkpoints;
         self.sums.map_leaf_reads += stats.map_leaf_reads;
         self.sums.segments = self.sums.segments.max(stats.segments);
+        self.sums.returned_bytes += stats.returned_bytes;
         self.os.crash();
     }
 
@@ -158,6 +160,7 @@ fn a_crash_leaves_the_newest_checkpoint() {
             // The run is worth nothing unless it collects, checkpoints and reuses segments.
             assert!(sums.gc_bytes > 0 && sums.checkpoints > 3, "{sums:?}");
             assert!(sums.map_leaf_reads > 0, "{sums:?}");
+            assert!(sums.returned_bytes > 0, "{sums:?}");
             let written = sums.image_bytes + sums.gc_bytes;
             assert!(written > sums.segments * options().segment_bytes, "no reuse: {sums:?}");
         }

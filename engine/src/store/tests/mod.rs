@@ -5,11 +5,12 @@ mod faults;
 mod large;
 mod leaves;
 mod map;
+mod room;
+mod segments;
 mod space;
 mod threads;
 
 use super::engine::PageInfo;
-use super::policy::SpacePolicy;
 use super::stats::StoreStats;
 use super::*;
 use crate::base::{Error, PAGE_BYTES};
@@ -91,8 +92,11 @@ fn check_sums(store: &Store, model: &Model, trees: u32) {
     let stats = store.stats();
     let live: u64 = (0..trees).map(|t| store.tree_bytes(TreeId(t)).1).sum();
     assert_eq!(stats.live_bytes, live);
-    let sum = stats.live_bytes + stats.dead_bytes + stats.free_bytes + stats.reserved_bytes;
+    let free = stats.free_bytes + stats.reserved_bytes + stats.hole_bytes;
+    let sum = stats.live_bytes + stats.dead_bytes + free;
     assert_eq!(sum, stats.segments * stats.segment_bytes);
+    let segments = &store.state.read().segments;
+    assert_eq!(segments.totals(), segments.counted());
 }
 
 fn checkpoint(store: &Store, note: &[u8]) -> Result<(), Error> {
