@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const CIRCLES: [(&str, &[&str]); 1] = [("engine/src/store", &["checkpoint", "engine"])];
 
 /// Directories whose modules are compared.
-const ROOTS: [&str; 20] = [
+const ROOTS: [&str; 21] = [
     "engine/src/base",
     "engine/src/os",
     "engine/src/wal",
@@ -33,6 +33,7 @@ const ROOTS: [&str; 20] = [
     "engine/src/db/recovery",
     "engine/src/db/upkeep",
     "engine/src/db/inspect",
+    "engine/src/db/backup",
     "plugin/src",
     "plugin/src/handler",
 ];

@@ -48,6 +48,17 @@ fn sluice_flush_log() -> i32 {
     })
 }
 
+fn sluice_backup_begin() -> i32 {
+    guard(|| engine::get()?.begin_backup().map(|_| 0))
+}
+
+fn sluice_backup_end() -> i32 {
+    guard(|| {
+        engine::get()?.end_backup();
+        Ok(0)
+    })
+}
+
 fn sluice_set_flush_at_commit(mode: u32) -> i32 {
     guard(|| {
         engine::get()?.set_flush_at_commit(engine::flush_mode(mode));

@@ -143,6 +143,12 @@ impl Binlog {
         Ok(Completion::default())
     }
 
+    /// These files are a copy, and the binlog of their server is not with them: what the log holds of it
+    /// is of no use, and the next server begins one of its own.
+    pub fn part_from_files(&self) -> Result<()> {
+        self.forget_recovered().map(drop)
+    }
+
     /// Has the binlog that was completed the server's XID `xid`? All prepare records of
     /// transactions with it lie at or after `prepared_from`; zero if nothing is known of that.
     pub fn decide(&self, xid: u64, prepared_from: Lsn) -> Decision {

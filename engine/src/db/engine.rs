@@ -1,5 +1,6 @@
 //! The engine: everything that is open, and who waits for what.
 
+use super::backups::Backups;
 use super::callbacks::Killed;
 use super::checkpoints::{CheckpointState, Checkpoints};
 use super::config::{Compression, Config, FlushAtCommit, Host};
@@ -60,6 +61,7 @@ pub struct Engine {
     pub(crate) sweep: Mutex<Sweep>,
     pub(crate) recalculation: Recalculation,
     pub(crate) checkpoints: Checkpoints,
+    pub(crate) backups: Backups,
     pub(crate) workers: Workers,
     pub(crate) binlog: Arc<Binlog>,
     pub(crate) log_capacity_bytes: AtomicU64,
@@ -120,6 +122,7 @@ impl Engine {
                 dropped_trees: Mutex::ranked(Rank::DroppedTrees, Vec::new()),
             },
             checkpoints: Checkpoints::new(parts.checkpoint),
+            backups: Backups::default(),
             workers: Workers::default(),
             binlog: parts.binlog,
             sessions: Mutex::ranked(Rank::Sessions, HashMap::new()),
@@ -284,6 +287,11 @@ impl Engine {
     /// Makes everything appended so far durable.
     pub fn flush_log(&self) -> Result<()> {
         self.wal.flush_to(self.wal.end())
+    }
+
+    /// Everything below is durable; a batch of the log ends there.
+    pub fn log_durable(&self) -> Lsn {
+        self.wal.durable()
     }
 
     pub fn set_flush_at_commit(&self, mode: FlushAtCommit) {

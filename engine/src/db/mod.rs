@@ -2,7 +2,7 @@
 //! work. It is the engine's public surface.
 //!
 //! Inner rooms, each of which imports only those named before it, and files of this directory: `tables`, `rows`,
-//! `ddl`, `recovery`, `upkeep`, `inspect`. `engine` holds what they share.
+//! `ddl`, `recovery`, `upkeep`, `inspect`, `backup`. `engine` holds what they share.
 //!
 //! Invariants:
 //! 1. Nothing is acknowledged that is not in the log as durably as `flush_at_commit` promises.
@@ -20,6 +20,8 @@
 //! Lock order: `ddl` before `checkpoints.turn` before everything in the rooms below; `checkpoints.state`,
 //! `tables`, `sessions`, `prepared` and `dropped_trees` are leaves, held for a look-up only.
 
+pub mod backup;
+mod backups;
 mod bell;
 mod binlog;
 mod callbacks;

@@ -54,6 +54,7 @@ impl Engine {
             pin("log_pin_purge_bytes"),
             pin("log_pin_snapshots_bytes"),
             pin("log_pin_binlog_bytes"),
+            pin("log_pin_backup_bytes"),
             ("log_version_reads_memory", log.cache_reads),
             ("log_version_reads_disk", log.disk_reads),
             ("log_version_reads_ahead", log.ahead_reads),
@@ -98,6 +99,10 @@ impl Engine {
             ("buffer_pool_overcommits", pool.overcommits),
             ("store_gc_waits", self.lease.gc_waits.load(Ordering::Relaxed)),
             ("store_full", u64::from(self.store.is_full())),
+            ("store_held_bytes", store.held_bytes),
+            ("backup_state", self.backups.state()),
+            ("backups", self.backups.begun.load(Ordering::Relaxed)),
+            ("backup_log_lsn", self.backups.log_from().map_or(0, |lsn| lsn.0)),
             ("room_refusals", self.lease.refused.load(Ordering::Relaxed)),
         ]
     }

@@ -82,11 +82,15 @@ pub enum Bug {
     AlterNotFlushed,
     /// An index is built without one of the runs that were sorted.
     SortedRunForgotten,
+    /// Segments of the store that a backup reads are reused before it ends.
+    BackupSegmentsReused,
+    /// The log that a backup is to copy goes as if there was none.
+    BackupLogFreedEarly,
 }
 
 #[cfg(feature = "sim")]
 impl Bug {
-    pub const ALL: [Bug; 38] = [
+    pub const ALL: [Bug; 40] = [
         Bug::CommitWithoutFlush,
         Bug::LogWriteNotDurable,
         Bug::CheckpointWithoutStoreSync,
@@ -125,5 +129,7 @@ impl Bug {
         Bug::FailedImageKeepsList,
         Bug::AlterNotFlushed,
         Bug::SortedRunForgotten,
+        Bug::BackupSegmentsReused,
+        Bug::BackupLogFreedEarly,
     ];
 }

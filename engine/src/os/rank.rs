@@ -35,6 +35,8 @@ ranks! {
     Statistics,
     /// `db`: a DDL statement.
     Ddl,
+    /// `db`: a backup begins or ends.
+    Backup,
     /// `db`: a checkpoint.
     Checkpointing,
     /// `db`: a sweep of moved versions.

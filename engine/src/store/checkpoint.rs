@@ -74,6 +74,11 @@ impl Checkpointer {
         self.current.map_generation
     }
 
+    /// What both slots hold between checkpoints.
+    pub fn current(&self) -> Superblock {
+        self.current
+    }
+
     /// The change log is long against the cost of a snapshot, or for the next opening of the store.
     fn wants_snapshot(&self, segment_bytes: u64, limit_bytes: u64) -> bool {
         let most_bytes = limit_bytes.min(2 * self.snapshot_bytes);
@@ -141,11 +146,18 @@ impl Store {
             self.full.store(false, Relaxed);
         }
         self.refresh_debt();
-        if cp.has_obsolete && remove_obsolete(&*self.os, &self.dir, sb.map_generation).is_ok() {
-            cp.has_obsolete = false;
+        if cp.has_obsolete {
+            self.remove_obsolete(&mut cp);
         }
         self.reserve_changes(&mut cp, note.len());
         Ok(())
+    }
+
+    /// Map files of older generations go; those of a backup with the first checkpoint after it.
+    fn remove_obsolete(&self, cp: &mut Checkpointer) {
+        let (current, backup) = (cp.current.map_generation, self.backup_map.load(Relaxed));
+        let removed = remove_obsolete(&*self.os, &self.dir, [current, backup]);
+        cp.has_obsolete = removed.is_err() || ![0, current].contains(&backup);
     }
 
     /// Not needed by this checkpoint; writes that need room find a full disk.

@@ -56,10 +56,17 @@ pub struct Store {
     pub(super) debt_bytes_eased: AtomicU64,
     pub(super) full: AtomicBool,
     pub(super) short: AtomicBool,
+    /// The generation of the map files that a backup reads; 0: there is none.
+    pub(super) backup_map: AtomicU64,
 }
 
 pub(super) fn superblock_path(dir: &Path) -> PathBuf {
     dir.join("superblock")
+}
+
+/// What a backup copies as the superblock, while it is under way.
+pub(super) fn backup_superblock_path(dir: &Path) -> PathBuf {
+    dir.join("superblock.backup")
 }
 
 pub(super) fn pages_path(dir: &Path) -> PathBuf {
@@ -131,7 +138,8 @@ impl Store {
         if !found.same {
             sb.write(&*slots, 1 - newest)?;
         }
-        remove_obsolete(&*os, &dir, sb.map_generation)?;
+        remove_obsolete(&*os, &dir, [sb.map_generation; 2])?;
+        remove_if_there(&*os, &backup_superblock_path(&dir))?;
         let store = Store {
             seed: sb.seed,
             segment_bytes: sb.segment_bytes,
@@ -152,6 +160,7 @@ impl Store {
             debt_bytes_eased: AtomicU64::new(u64::MAX),
             full: AtomicBool::new(false),
             short: AtomicBool::new(false),
+            backup_map: AtomicU64::new(0),
             os,
             dir,
         };
@@ -437,12 +446,19 @@ fn check_loaded(map: &mut PageMap, sums: &Sums, sb: &Superblock, file: &dyn File
     Ok(count as usize)
 }
 
-/// Removes map files that no superblock slot names.
-pub(super) fn remove_obsolete(os: &dyn Os, dir: &Path, keep: u64) -> Result<()> {
+/// Removes map files of other generations than those that the superblock and a backup name.
+pub(super) fn remove_obsolete(os: &dyn Os, dir: &Path, keep: [u64; 2]) -> Result<()> {
     for path in os.list(dir)? {
-        if mapfile::is_obsolete(&path, keep) {
+        if keep.iter().all(|&generation| mapfile::is_obsolete(&path, generation)) {
             os.remove(&path)?;
         }
     }
     Ok(())
+}
+
+pub(super) fn remove_if_there(os: &dyn Os, path: &Path) -> Result<()> {
+    match os.exists(path)? {
+        true => os.remove(path),
+        false => Ok(()),
+    }
 }

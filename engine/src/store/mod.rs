@@ -32,12 +32,15 @@
 //!     change log has disk space reserved behind its end, so that a full store can be cleaned.
 //! 11. Only a free segment becomes a hole or is cut off, under the same rule as invariant 4 has for its
 //!     reuse. Nothing is written to a segment that this life has not reserved.
+//! 12. While a backup is pinned, no segment that its checkpoint named is reused, punched or cut off, and its
+//!     map files stay (`backup.rs`).
 //!
 //! Lock order: checkpointer or collector, then growth, then one stream, then state or tail. The
 //! writing lock is taken with none of stream, state and tail held.
 //!
 //! Files: `superblock`, `pages`, `map-<generation>`, `mapchanges-<generation>`.
 
+mod backup;
 mod blocks;
 mod checkpoint;
 mod counters;
@@ -69,6 +72,7 @@ mod tests;
 mod victim;
 
 pub use crate::base::compress::Compression;
+pub use backup::{FilePart, PinnedStore};
 pub use engine::Store;
 pub use entry::PAGE_ID_MAX;
 pub use inspect::{file_names, PagePlace, StoreFiles, StoreHeader};

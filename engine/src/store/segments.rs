@@ -5,6 +5,9 @@
 //!   Free  ------------> Open  ---------> Closed   only without live bytes)
 //!    ^                                     |
 //!    +-------------------------------------+   usable once the readers of that epoch have left
+//!    ^                 | of a segment that a backup has pinned
+//!    +----- Held <-----+
+//!    unpin
 //! ```
 //! A free one may be a hole of the file: see `free`.
 
@@ -27,6 +30,8 @@ enum Use {
         at: u64,
         aside: Aside,
     },
+    /// No durable map but that of a backup names it.
+    Held,
 }
 
 /// Whether GC leaves a segment alone.
@@ -51,11 +56,20 @@ struct Segment {
     /// Its blocks were reserved in this life. (Those of an earlier life are, too, unless somebody
     /// copied the file without what was zero.)
     is_reserved: bool,
+    /// A backup may read it: it is not free before that has ended.
+    pinned: bool,
 }
 
 impl Segment {
     fn new(usage: Use) -> Segment {
-        Segment { usage, live_bytes: 0, packed_bytes: 0, changed: false, is_reserved: false }
+        Segment {
+            usage,
+            live_bytes: 0,
+            packed_bytes: 0,
+            changed: false,
+            is_reserved: false,
+            pinned: false,
+        }
     }
 
     /// Of a segment that becomes free.
@@ -75,6 +89,7 @@ impl Segment {
             Use::Closed { aside: Aside::No, .. } => {
                 totals.collectable_bytes = self.packed_bytes - self.live_bytes;
             }
+            Use::Held => totals.held_bytes = segment_bytes,
             _ => {}
         }
         totals
@@ -92,6 +107,8 @@ pub struct SegmentTotals {
     pub collectable_bytes: u64,
     /// Closed segments without a live byte: the next checkpoint frees them.
     pub releasable_bytes: u64,
+    /// Free but for a backup.
+    pub held_bytes: u64,
 }
 
 impl SegmentTotals {
@@ -103,6 +120,7 @@ impl SegmentTotals {
             live_bytes: op(self.live_bytes, other.live_bytes),
             collectable_bytes: op(self.collectable_bytes, other.collectable_bytes),
             releasable_bytes: op(self.releasable_bytes, other.releasable_bytes),
+            held_bytes: op(self.held_bytes, other.held_bytes),
         }
     }
 }
@@ -287,7 +305,7 @@ impl SegmentTable {
     pub fn add_live(&mut self, place: u64, bytes: usize) {
         let (segment, segment_bytes) = (self.of(place), self.segment_bytes);
         self.change(segment, |entry| {
-            assert!(entry.usage != Use::Free, "a record in a free segment");
+            assert!(!matches!(entry.usage, Use::Free | Use::Held), "a record in a free segment");
             entry.live_bytes += bytes as u64;
             entry.packed_bytes += bytes as u64;
             assert!(entry.packed_bytes <= segment_bytes);
@@ -343,12 +361,39 @@ impl SegmentTable {
             let room = self.change(segment, |entry| {
                 assert!(matches!(entry.usage, Use::Closed { .. }));
                 assert_eq!(entry.live_bytes, 0, "nothing is ever added to a closed segment");
-                entry.usage = Use::Free;
+                entry.usage = if entry.pinned { Use::Held } else { Use::Free };
                 entry.packed_bytes = 0;
-                entry.room()
+                (!entry.pinned).then(|| entry.room())
             });
-            self.free.insert(segment, epoch + 1, room);
+            if let Some(room) = room {
+                self.free.insert(segment, epoch + 1, room);
+            }
         }
+    }
+
+    /// Nothing that holds records now is reused before [`SegmentTable::unpin`].
+    pub fn pin(&mut self) {
+        self.segments.iter_mut().for_each(|entry| entry.pinned = entry.usage != Use::Free);
+    }
+
+    /// What a backup held back is free; answers the number of segments.
+    pub fn unpin(&mut self, epoch: u64) -> usize {
+        let mut freed = 0;
+        for segment in 0..self.count() {
+            let was_held = self.change(segment, |entry| {
+                entry.pinned = false;
+                let was_held = entry.usage == Use::Held;
+                if was_held {
+                    entry.usage = Use::Free;
+                }
+                was_held.then(|| entry.room())
+            });
+            if let Some(room) = was_held {
+                self.free.insert(segment, epoch + 1, room);
+                freed += 1;
+            }
+        }
+        freed
     }
 
     /// GC leaves this segment alone until it is free again.

@@ -37,6 +37,8 @@ pub struct StoreStats {
     pub dead_bytes: u64,
     /// The part of the dead bytes that the next checkpoint frees.
     pub releasable_bytes: u64,
+    /// The part of the dead bytes that a backup keeps from being free.
+    pub held_bytes: u64,
     /// Free for ordinary writes, and what only GC may take: of what the file system has reserved.
     pub free_bytes: u64,
     pub reserved_bytes: u64,
@@ -80,6 +82,7 @@ impl Store {
             live_bytes: totals.live_bytes,
             dead_bytes: file_bytes - totals.free_bytes - totals.live_bytes,
             releasable_bytes: totals.releasable_bytes,
+            held_bytes: totals.held_bytes,
             free_bytes: there_bytes - reserved_bytes,
             reserved_bytes,
             hole_bytes: totals.free_bytes - there_bytes,

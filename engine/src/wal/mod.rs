@@ -46,6 +46,7 @@ mod forms;
 mod fuzz_tests;
 mod inspect;
 mod pack;
+mod pinned;
 mod read;
 mod recover;
 mod ring;
@@ -69,6 +70,7 @@ pub use format::WalAnchor;
 pub use inspect::{
     damaged_control_copies, inspect, scan_files, BatchInfo, LogVisitor, SegmentState,
 };
+pub use pinned::PinnedLog;
 
 use crate::base::compress::Compression;
 use crate::base::Lsn;

@@ -47,6 +47,8 @@ handler::Table_flags ha_sluice::table_flags() const
          HA_REQUIRES_KEY_COLUMNS_FOR_DELETE | HA_PRIMARY_KEY_REQUIRED_FOR_POSITION |
          HA_PRIMARY_KEY_IN_READ_INDEX | HA_TABLE_SCAN_ON_INDEX | HA_BINLOG_ROW_CAPABLE |
          HA_CAN_SKIP_LOCKED | HA_CRASH_SAFE | HA_ONLINE_ANALYZE |
+         /* BACKUP STAGE FLUSH and BLOCK_DDL let writers go on; BLOCK_COMMIT holds their commits. */
+         HA_CAN_ONLINE_BACKUPS |
          /* Without it OPTIMIZE asks for a lock against readers before it asks the handler. */
          HA_CONCURRENT_OPTIMIZE;
 }

@@ -278,11 +278,19 @@ my_bool sluice_allow_backup_stage;
 
 /*
   mariadb-backup begins with BACKUP STAGE START. It would copy the .frm files of Sluice tables, not
-  their rows, and report success.
+  their rows, and report success. `sluice backup` says that it is there before.
 */
 static void prepare_for_backup()
 {
-  if (!sluice_allow_backup_stage && sluice_table_count())
+  if (sluice_makes_hot_backup(current_thd))
+  {
+    if (!sluice_backup_begin())
+      return;
+    char text[1024];
+    sluice_message(text, sizeof text);
+    my_printf_error(ER_GET_ERRMSG, "Sluice: no backup is begun: %s", MYF(0), text);
+  }
+  else if (!sluice_allow_backup_stage && sluice_table_count())
     my_printf_error(ER_CHECK_NOT_IMPLEMENTED,
                     "Sluice does not support backups with BACKUP STAGE, as mariadb-backup makes "
                     "them: they would lack the rows of Sluice tables. Dump these, or set "
@@ -290,6 +298,9 @@ static void prepare_for_backup()
                     "snapshots of the whole file system",
                     MYF(0));
 }
+
+/* BACKUP STAGE END, or the end of the session that began. Commits may be held until this returns. */
+static void end_backup() { sluice_backup_end(); }
 
 static handler *create_handler(handlerton *hton, TABLE_SHARE *share, MEM_ROOT *root)
 {
@@ -388,6 +399,7 @@ void sluice_fill_hton(handlerton *hton)
   hton->check_version= sluice_check_version;
   hton->drop_database= drop_database;
   hton->prepare_for_backup= prepare_for_backup;
+  hton->end_backup= end_backup;
   hton->table_options= sluice_table_options;
   /* The engine's directory is not a database. */
   ignore_db_dirs_append(SLUICE_DIRECTORY);

@@ -6,6 +6,7 @@
 
 extern const sluice_host sluice_host_of_server;
 extern my_bool sluice_allow_backup_stage;
+bool sluice_makes_hot_backup(THD *thd);
 void sluice_fill_hton(handlerton *hton);
 void sluice_stay_loaded(handlerton *hton);
 

@@ -181,6 +181,13 @@ static MYSQL_SYSVAR_BOOL(allow_backup_stage, sluice_allow_backup_stage, PLUGIN_V
     "whole file system",
     nullptr, nullptr, 0);
 
+static MYSQL_THDVAR_BOOL(hot_backup, PLUGIN_VAR_OPCMDARG,
+    "BACKUP STAGE START of this session keeps the files of Sluice as a copy needs them, until "
+    "BACKUP STAGE END. For `sluice backup`, which sets it: mariadb-backup does not copy these files",
+    nullptr, nullptr, 0);
+
+bool sluice_makes_hot_backup(THD *thd) { return thd && THDVAR(thd, hot_backup); }
+
 bool sluice_flushes_at_commit() { return flush_log_at_trx_commit == 1; }
 
 extern "C" {
@@ -191,7 +198,7 @@ st_mysql_sys_var *sluice_plugin_variables[]= {
     MYSQL_SYSVAR(log_dir),          MYSQL_SYSVAR(flush_log_at_trx_commit),
     MYSQL_SYSVAR(lock_wait_timeout), MYSQL_SYSVAR(compression),
     MYSQL_SYSVAR(log_compression), MYSQL_SYSVAR(space_amplification_pct),
-    MYSQL_SYSVAR(allow_backup_stage),
+    MYSQL_SYSVAR(allow_backup_stage), MYSQL_SYSVAR(hot_backup),
     MYSQL_SYSVAR(stats_auto_recalc), MYSQL_SYSVAR(stats_sample_pages),
     nullptr,
 };

@@ -270,6 +270,9 @@ int32_t sluice_start(const sluice_config *config, const sluice_host *host);
 int32_t sluice_stop(void);
 size_t sluice_message(char *to, size_t room);
 int32_t sluice_flush_log(void);
+/* Keeps what a copy of the files needs, until the end; the end does nothing if there is no backup. */
+int32_t sluice_backup_begin(void);
+int32_t sluice_backup_end(void);
 int32_t sluice_set_flush_at_commit(uint32_t mode);
 int32_t sluice_set_buffer_pool_bytes(uint64_t bytes);
 int32_t sluice_set_log_capacity_bytes(uint64_t bytes);

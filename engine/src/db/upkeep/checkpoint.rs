@@ -84,7 +84,7 @@ impl Engine {
         Ok(())
     }
 
-    fn write_checkpoint(&self) -> Result<()> {
+    pub(super) fn write_checkpoint(&self) -> Result<()> {
         let note = self.checkpoint_note()?;
         self.store.checkpoint(&note.encode(), &mut |_| self.flush_log())?;
         *self.checkpoints.state.lock() = CheckpointState::of(&note);
@@ -188,6 +188,9 @@ impl Engine {
         pin("log_pin_purge_bytes", self.ctx.registry.oldest_purge_lsn());
         pin("log_pin_snapshots_bytes", self.ctx.table.oldest_snapshot_pin());
         pins.extend(self.binlog.note_and_pin().1.map(|lsn| ("log_pin_binlog_bytes", lsn)));
+        if !planted::is(Bug::BackupLogFreedEarly) {
+            pins.extend(self.backups.log_from().map(|lsn| ("log_pin_backup_bytes", lsn)));
+        }
         pins.sort_by_key(|pin| pin.1);
         pins
     }

@@ -78,7 +78,11 @@ impl Engine {
         if purpose == Purpose::Add {
             self.check_page_ids()?;
         }
-        let tightest = self.tightest(Purpose::Add);
+        let mut tightest = self.tightest(Purpose::Add);
+        // Nobody is refused for the sake of a backup.
+        if (tightest.have < tightest.need || self.store.is_full()) && self.give_up_backup() {
+            tightest = self.tightest(Purpose::Add);
+        }
         let spare = tightest.have.saturating_sub(tightest.need);
         let short = tightest.have < tightest.need;
         self.lease.short.store(short, Relaxed);

@@ -5,6 +5,7 @@
 //! 3. Checkpoints bound the log that recovery reads (rules M2 to M4).
 
 mod background;
+mod backup;
 mod checkpoint;
 mod disk_room;
 mod statistics;

@@ -1,0 +1,176 @@
+//! The copy of a pinned engine: pages while sessions go on, the log as it grows, the superblock last.
+
+use crate::base::checksum::checksum;
+use crate::base::{Error, Lsn, Result, BLOCK_BYTES};
+use crate::os::{AlignedBuf, File, OpenMode, Os};
+use crate::store::{FilePart, PinnedStore};
+use crate::wal::PinnedLog;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Bytes that are read at a time.
+const PIECE_BYTES: u64 = 1 << 20;
+
+/// Called after each piece with its bytes: to keep to a rate, to show progress, to stop.
+pub type Pause<'a> = &'a mut dyn FnMut(u64) -> Result<()>;
+
+/// What was copied: a piece of a file of the copy, and the checksum of it as it was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Below the directory of the copy.
+    pub name: PathBuf,
+    pub offset: u64,
+    pub bytes: u64,
+    pub check: u32,
+}
+
+/// A copy that is whole.
+#[derive(Clone, Debug)]
+pub struct Copied {
+    pub parts: Vec<Part>,
+    /// Lengths of its files.
+    pub files: BTreeMap<PathBuf, u64>,
+}
+
+/// A copy under way. The log lies in `log` below the copy's directory, wherever it is in the original.
+pub struct Copying {
+    from: Arc<dyn Os>,
+    to: Arc<dyn Os>,
+    dir: PathBuf,
+    store: PinnedStore,
+    log: PinnedLog,
+    log_at: Lsn,
+    /// Files of the copy and their lengths. None stays open: there may be many of the log.
+    targets: BTreeMap<PathBuf, u64>,
+    parts: Vec<Part>,
+}
+
+impl Copying {
+    /// `log_from` is what [`crate::db::Engine::begin_backup`] has answered; `dir` an empty directory.
+    pub fn begin(
+        (from, data_dir, log_dir): (Arc<dyn Os>, &Path, &Path),
+        (to, dir): (Arc<dyn Os>, &Path),
+        log_from: Lsn,
+    ) -> Result<Copying> {
+        to.create_dir(dir)?;
+        to.create_dir(&dir.join("log"))?;
+        let store = PinnedStore::read(&*from, data_dir)?;
+        let log = PinnedLog::read(&*from, log_dir)?;
+        let log_at = log.start(log_from);
+        let (dir, targets) = (dir.to_owned(), BTreeMap::new());
+        let mut copying = Copying { from, to, dir, store, log, log_at, targets, parts: Vec::new() };
+        let (control, bytes) = copying.log.control();
+        let source = copying.open(&control)?;
+        let name = Path::new("log").join(file_name(&control)?);
+        copying.copy_range(&*source, (name, bytes), (0, bytes), &mut |_| Ok(()))?;
+        Ok(copying)
+    }
+
+    /// What is to be copied of the store, in any order.
+    pub fn store_parts(&self) -> Vec<FilePart> {
+        self.store.parts()
+    }
+
+    pub fn copy_store_part(&mut self, part: &FilePart, pause: Pause<'_>) -> Result<()> {
+        let source = self.open(&part.path)?;
+        let bytes = match part.path == self.store.pages_path() {
+            true => self.store.pages_bytes(),
+            false => part.bytes,
+        };
+        let name = file_name(&part.path)?;
+        self.copy_range(&*source, (name, bytes), (part.offset, part.bytes), pause)
+    }
+
+    /// Copies the log on to `to`, a position that is durable and where a batch ends
+    /// ([`Engine::log_durable`](crate::db::Engine::log_durable)). Answers the bytes that it copied.
+    pub fn copy_log(&mut self, to: Lsn, pause: Pause<'_>) -> Result<u64> {
+        let mut copied = 0;
+        for part in self.log.parts(self.log_at, to) {
+            let source = self.open(&part.path)?;
+            let name = Path::new("log").join(file_name(&part.path)?);
+            let file_bytes = self.log.file_bytes();
+            self.copy_range(&*source, (name, file_bytes), (part.offset, part.bytes), pause)?;
+            self.log.check(part.number, &*source)?;
+            copied += part.bytes;
+        }
+        self.log_at = self.log_at.max(to);
+        Ok(copied)
+    }
+
+    /// Makes all of it durable, and the copy one that opens. Answers its parts, and its files with their
+    /// lengths.
+    pub fn finish(mut self) -> Result<Copied> {
+        let (path, header) = self.log.empty_segment(self.log_at);
+        let name = Path::new("log").join(file_name(&path)?);
+        let has_log = self.parts.iter().any(|part| part.name.extension() == name.extension());
+        if !has_log {
+            self.write_whole(name, self.log.file_bytes(), &header)?;
+        }
+        for name in self.targets.keys() {
+            self.to.open(&self.dir.join(name), OpenMode::default())?.sync()?;
+        }
+        let (path, block) = self.store.superblock();
+        self.write_whole(file_name(&path)?, block.len() as u64, &block)?.sync()?;
+        self.to.sync_dir(&self.dir.join("log"))?;
+        self.to.sync_dir(&self.dir)?;
+        Ok(Copied { parts: self.parts, files: self.targets })
+    }
+
+    /// A file of which these are the first bytes.
+    fn write_whole(
+        &mut self,
+        name: PathBuf,
+        file_bytes: u64,
+        block: &AlignedBuf,
+    ) -> Result<Arc<dyn File>> {
+        let file = self.create(&name, file_bytes)?;
+        file.write_at(block, 0)?;
+        let bytes = block.len() as u64;
+        self.parts.push(Part { name, offset: 0, bytes, check: checksum(0, block) });
+        Ok(file)
+    }
+
+    fn open(&self, path: &Path) -> Result<Arc<dyn File>> {
+        self.from.open(path, OpenMode { create: false, direct: true })
+    }
+
+    /// Opens a file of the copy, or makes it with this length.
+    fn create(&mut self, name: &Path, bytes: u64) -> Result<Arc<dyn File>> {
+        let create = !self.targets.contains_key(name);
+        let file = self.to.open(&self.dir.join(name), OpenMode { create, direct: false })?;
+        if create {
+            file.set_len(bytes)?;
+            self.targets.insert(name.to_owned(), bytes);
+        }
+        Ok(file)
+    }
+
+    fn copy_range(
+        &mut self,
+        source: &dyn File,
+        (name, file_bytes): (PathBuf, u64),
+        (offset, bytes): (u64, u64),
+        pause: Pause<'_>,
+    ) -> Result<()> {
+        assert!(offset % BLOCK_BYTES as u64 == 0 && bytes % BLOCK_BYTES as u64 == 0);
+        let target = self.create(&name, file_bytes)?;
+        let mut buffer = AlignedBuf::new(bytes.min(PIECE_BYTES) as usize);
+        let (mut done, mut check) = (0, 0);
+        while done < bytes {
+            let piece = &mut buffer[..(bytes - done).min(PIECE_BYTES) as usize];
+            source.read_at(piece, offset + done)?;
+            check = checksum(check, piece);
+            target.write_at(piece, offset + done)?;
+            done += piece.len() as u64;
+            pause(piece.len() as u64)?;
+        }
+        self.parts.push(Part { name, offset, bytes, check });
+        Ok(())
+    }
+}
+
+fn file_name(path: &Path) -> Result<PathBuf> {
+    let name = path.file_name().map(PathBuf::from);
+    name.ok_or_else(|| Error::Refused(format!("{} is no file", path.display())))
+}
