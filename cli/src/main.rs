@@ -3,6 +3,7 @@
 #[macro_use]
 mod report;
 mod advise;
+mod backup;
 mod bench;
 mod db;
 mod host;
@@ -35,6 +36,10 @@ enum Command {
     /// Start, stop and look at a private MariaDB server with the engine
     #[command(subcommand)]
     Server(server::ServerCommand),
+    /// Copy the Sluice tables of a running server on this host
+    Backup(backup::BackupArgs),
+    /// Make a data directory of a backup
+    Restore(backup::RestoreArgs),
     /// Look into a stopped data directory, without changing it: 0 clean, 1 damage, 2 unreadable
     Inspect(inspect::InspectArgs),
     /// Measure servers side by side with sysbench, and report
@@ -54,6 +59,8 @@ enum Command {
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Server(command) => server::run(command),
+        Command::Backup(args) => backup::backup(&args),
+        Command::Restore(args) => backup::restore(&args),
         Command::Inspect(args) => Ok(inspect::run(&args)),
         Command::Bench(command) => bench::run(command),
         Command::Advise(args) => advise::run(&args),

@@ -293,8 +293,8 @@ static void prepare_for_backup()
   else if (!sluice_allow_backup_stage && sluice_table_count())
     my_printf_error(ER_CHECK_NOT_IMPLEMENTED,
                     "Sluice does not support backups with BACKUP STAGE, as mariadb-backup makes "
-                    "them: they would lack the rows of Sluice tables. Dump these, or set "
-                    "sluice_allow_backup_stage=ON for tools that read rows by SQL and for "
+                    "them: they would lack the rows of Sluice tables. Use sluice backup, dump these, "
+                    "or set sluice_allow_backup_stage=ON for tools that read rows by SQL and for "
                     "snapshots of the whole file system",
                     MYF(0));
 }

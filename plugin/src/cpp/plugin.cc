@@ -275,8 +275,7 @@ int sluice_plugin_start(void *hton)
         keep_replica_positions_here();
         if (const uint64_t tables= sluice_table_count())
           sql_print_information("Sluice: mariadb-backup does not copy the %llu Sluice tables of "
-                                "this server: dump them, or copy the data directory of a stopped "
-                                "server", ulonglong(tables));
+                                "this server: use sluice backup, or dump them", ulonglong(tables));
         return 0;
       }
       sluice_stop();

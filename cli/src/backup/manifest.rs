@@ -1,0 +1,174 @@
+//! What a backup is: its place in the binary log, and each of its files with checksums. The list is
+//! written last, so a directory without it is no backup.
+
+use crate::Result;
+use sluice_engine::base::checksum::checksum;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+pub const FILE: &str = "sluice_backup_info";
+/// The files of the backup lie below this directory, as in a data directory.
+pub const DATA: &str = "data";
+const HEAD: &str = "sluice backup, format 1";
+
+/// A piece of a file, and its checksum.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Piece {
+    pub offset: u64,
+    pub bytes: u64,
+    pub check: u32,
+}
+
+/// What lies outside of all pieces is zeros, or of no use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    pub name: PathBuf,
+    pub bytes: u64,
+    pub pieces: Vec<Piece>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Manifest {
+    /// Names and values, in order: versions, positions, tables that were left out.
+    pub facts: Vec<(String, String)>,
+    pub files: Vec<Listed>,
+}
+
+impl Manifest {
+    pub fn fact(&self, name: &str) -> Option<&str> {
+        self.facts.iter().find(|fact| fact.0 == name).map(|fact| fact.1.as_str())
+    }
+
+    pub fn facts_of<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+        self.facts.iter().filter(move |fact| fact.0 == name).map(|fact| fact.1.as_str())
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.files.iter().flat_map(|file| &file.pieces).map(|piece| piece.bytes).sum()
+    }
+
+    fn encode(&self) -> Result<String> {
+        let mut text = format!("{HEAD}\n");
+        for (name, value) in &self.facts {
+            let _ = writeln!(text, "{name} {}", value.replace('\n', " "));
+        }
+        for file in &self.files {
+            let name = file.name.to_str().filter(|name| !name.contains('\n'));
+            let name = name.ok_or_else(|| format!("{} has no plain name", file.name.display()))?;
+            let _ = writeln!(text, "file {} {name}", file.bytes);
+            for Piece { offset, bytes, check } in &file.pieces {
+                let _ = writeln!(text, "piece {offset} {bytes} {check:08x}");
+            }
+        }
+        let _ = writeln!(text, "end {:08x}", checksum(0, text.as_bytes()));
+        Ok(text)
+    }
+
+    fn decode(text: &str) -> Option<Manifest> {
+        let (body, end) = text.strip_suffix('\n')?.rsplit_once('\n')?;
+        let body = format!("{body}\n");
+        let check = u32::from_str_radix(end.strip_prefix("end ")?, 16).ok()?;
+        if check != checksum(0, body.as_bytes()) {
+            return None;
+        }
+        let mut lines = body.lines();
+        if lines.next()? != HEAD {
+            return None;
+        }
+        let mut found = Manifest::default();
+        for line in lines {
+            let (word, rest) = line.split_once(' ')?;
+            match word {
+                "file" => {
+                    let (bytes, name) = rest.split_once(' ')?;
+                    let (name, bytes) = (PathBuf::from(name), bytes.parse().ok()?);
+                    found.files.push(Listed { name, bytes, pieces: Vec::new() });
+                }
+                "piece" => {
+                    let mut words = rest.split(' ');
+                    let offset = words.next()?.parse().ok()?;
+                    let bytes = words.next()?.parse().ok()?;
+                    let check = u32::from_str_radix(words.next()?, 16).ok()?;
+                    found.files.last_mut()?.pieces.push(Piece { offset, bytes, check });
+                }
+                _ => found.facts.push((word.to_owned(), rest.to_owned())),
+            }
+        }
+        Some(found)
+    }
+
+    /// Durable when it returns.
+    pub fn write(&self, dir: &Path) -> Result<()> {
+        let (part, whole) = (dir.join(format!("{FILE}.tmp")), dir.join(FILE));
+        let written = fs::write(&part, self.encode()?)
+            .and_then(|()| fs::File::open(&part)?.sync_all())
+            .and_then(|()| fs::rename(&part, &whole))
+            .and_then(|()| fs::File::open(dir)?.sync_all());
+        written.map_err(|e| format!("cannot write {}: {e}", whole.display()))
+    }
+
+    pub fn read(dir: &Path) -> Result<Manifest> {
+        let path = dir.join(FILE);
+        let text = fs::read_to_string(&path).map_err(|e| match e.kind() {
+            std::io::ErrorKind::NotFound => {
+                format!("{} is no backup, or one that was not finished: no {FILE}", dir.display())
+            }
+            _ => format!("cannot read {}: {e}", path.display()),
+        })?;
+        if !text.starts_with(HEAD) && text.starts_with("sluice backup, format ") {
+            let first = text.lines().next().unwrap_or_default();
+            return Err(format!("{} is of another release: {first}", path.display()));
+        }
+        let damaged = || format!("{} is damaged: the backup cannot be used", path.display());
+        let found = Manifest::decode(&text).ok_or_else(damaged)?;
+        // No file may be written elsewhere.
+        let is_inside = |name: &Path| {
+            name.components().all(|part| matches!(part, std::path::Component::Normal(_)))
+        };
+        match found.files.iter().all(|file| is_inside(&file.name)) {
+            true => Ok(found),
+            false => Err(damaged()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one() -> Manifest {
+        let piece = |offset, check| Piece { offset, bytes: 4096, check };
+        let name = PathBuf::from("db/name with blanks.frm");
+        Manifest {
+            facts: vec![
+                ("gtid".into(), "0-1-5,1-2-3".into()),
+                ("gtid_slave_pos".into(), String::new()),
+            ],
+            files: vec![
+                Listed { name, bytes: 9000, pieces: vec![piece(0, 7), piece(8192, u32::MAX)] },
+                Listed { name: "empty".into(), bytes: 0, pieces: Vec::new() },
+            ],
+        }
+    }
+
+    #[test]
+    fn a_list_comes_back_as_it_was() {
+        let text = one().encode().unwrap();
+        assert_eq!(Manifest::decode(&text), Some(one()));
+        assert_eq!(one().bytes(), 8192);
+        assert_eq!(one().fact("gtid"), Some("0-1-5,1-2-3"));
+    }
+
+    #[test]
+    fn each_cut_and_each_changed_byte_is_found() {
+        let text = one().encode().unwrap();
+        for at in 0..text.len() {
+            assert_eq!(Manifest::decode(&text[..at]), None, "cut at {at}");
+            let mut bytes = text.clone().into_bytes();
+            bytes[at] ^= 1;
+            let other = String::from_utf8(bytes).unwrap();
+            assert_ne!(Manifest::decode(&other), Some(one()), "byte {at}");
+        }
+    }
+}
