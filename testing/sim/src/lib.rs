@@ -3,9 +3,10 @@
 //! and a model that says what must be there. docs/simulation.md tells the whole story.
 //!
 //! [`world`] is one seed from beginning to end, [`session`] and [`operator`] are those who use the
-//! engine in it, [`model`] is what they know, [`locks`] what they hold, [`row`] what tables hold, [`profile`] how seeds differ.
+//! engine in it, [`backup`] one who copies it, [`model`] is what they know, [`locks`] what they hold, [`row`] what tables hold, [`profile`] how seeds differ.
 #![cfg(feature = "sim")]
 
+mod backup;
 mod check;
 mod locks;
 mod model;

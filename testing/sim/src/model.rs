@@ -116,6 +116,13 @@ impl State {
         }
     }
 
+    fn happen(&mut self, event: &Event) {
+        match &event.what {
+            What::Commit { changes, .. } => self.commit(changes),
+            What::Ddl(ddl) => self.apply(ddl),
+        }
+    }
+
     fn apply(&mut self, ddl: &Ddl) {
         match ddl {
             Ddl::Create { name, key } => drop(self.names.insert(name.clone(), *key)),
@@ -435,6 +442,40 @@ impl Model {
         self.begin(state, xids);
     }
 
+    /// A copy of the machine in this life, which ends at a place in the log, has `found`: all that was
+    /// committed up to that place, and nothing else.
+    pub fn copied(&mut self, found: &Found, xids: &[Xid], end: u64) {
+        self.events.sort_by_key(|event| event.lsn);
+        let count = self.events.iter().filter(|event| event.lsn <= end).count();
+        let mut state = self.base.clone();
+        self.events[..count].iter().for_each(|event| state.happen(event));
+        // Where the power went off in a statement, its end is in doubt.
+        let mut with_ddl = state.clone();
+        let in_doubt = self.ddl.iter().filter(|(_, before)| *before <= end);
+        in_doubt.for_each(|(ddl, _)| with_ddl.apply(ddl));
+        assert!(
+            state.is_like(found) || with_ddl.is_like(found),
+            "a backup that ends at {end}: {}",
+            self.difference(found, count)
+        );
+        let ended = self.ended_before(count);
+        for xid in xids {
+            let shows =
+                self.prepared.get(xid).is_some_and(|p| p.changes.values().any(Option::is_some));
+            let name = String::from_utf8_lossy(xid);
+            assert!(!shows || !ended.contains(xid), "{name} is committed and prepared in a backup");
+        }
+    }
+
+    /// Prepared transactions that the first `count` events have committed.
+    fn ended_before(&self, count: usize) -> BTreeSet<Xid> {
+        let commits = |event: &Event| match &event.what {
+            What::Commit { xid, .. } => xid.clone(),
+            What::Ddl(_) => None,
+        };
+        self.events[..count].iter().filter_map(commits).collect()
+    }
+
     /// The state after the longest beginning of the events that fits, at least `surely` of them.
     fn matching(&self, found: &Found, xids: &[Xid], surely: usize) -> Option<(State, usize)> {
         let keeps = |end: &State| xids.iter().all(|xid| self.keeps_tables_of(xid, end));
@@ -457,10 +498,7 @@ impl Model {
         let mut best = None;
         for count in 0..=self.events.len() {
             if count > 0 {
-                match &self.events[count - 1].what {
-                    What::Commit { changes, .. } => state.commit(changes),
-                    What::Ddl(ddl) => state.apply(ddl),
-                }
+                state.happen(&self.events[count - 1]);
             }
             if count < least {
                 continue;
@@ -478,12 +516,7 @@ impl Model {
         let (unreadable, definitions, found) =
             (&found.unreadable, &found.definitions, &found.tables);
         let mut state = self.base.clone();
-        for event in &self.events[..surely] {
-            match &event.what {
-                What::Commit { changes, .. } => state.commit(changes),
-                What::Ddl(ddl) => state.apply(ddl),
-            }
-        }
+        self.events[..surely].iter().for_each(|event| state.happen(event));
         let mut text = format!(
             "recovered state fits no end of the log: {surely} of {} events are surely durable",
             self.events.len()
@@ -510,11 +543,7 @@ impl Model {
     }
 
     fn check_prepared(&self, xids: &[Xid], count: usize) {
-        let commits = |event: &Event| match &event.what {
-            What::Commit { xid, .. } => xid.clone(),
-            What::Ddl(_) => None,
-        };
-        let ended: BTreeSet<Xid> = self.events[..count].iter().filter_map(commits).collect();
+        let ended = self.ended_before(count);
         for xid in xids {
             let name = String::from_utf8_lossy(xid);
             let prepared = self.prepared.get(xid);

@@ -2,6 +2,7 @@
 //! use at once. Every loss of power is followed by a recovery, which may lose power too, and by a
 //! comparison of all that is there with the model.
 
+use crate::backup::{self, Backups};
 use crate::check;
 use crate::model::{Ddl, Found, Model};
 use crate::operator;
@@ -19,7 +20,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 pub const TABLES: u64 = 3;
-const SESSION_OF_CHECKS: u64 = 99;
+pub const SESSION_OF_CHECKS: u64 = 99;
+/// So many seeds of 100 have somebody who makes backups: drawn apart, the others stay as they were.
+const BACKUP_PERCENT: u64 = 20;
+const BACKUP_SALT: u64 = 0xba_c0;
 /// Simulated time after which background work that nobody disturbs must be done.
 const QUIET_MAX: Duration = Duration::from_secs(500);
 
@@ -97,6 +101,10 @@ impl Life {
         self.model.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    pub fn os(&self) -> &Arc<SimOs> {
+        &self.os
+    }
+
     pub fn is_dark(&self) -> bool {
         self.os.mutations() > self.dark_at.load(Ordering::Relaxed)
     }
@@ -157,6 +165,9 @@ impl Host for Witness {
 
 struct World {
     rng: SimRng,
+    /// Of somebody who makes backups, if there is one.
+    backup_rng: Option<SimRng>,
+    backups: Backups,
     os: Arc<SimOs>,
     limits: Limits,
     model: Arc<Mutex<Model>>,
@@ -166,7 +177,16 @@ struct World {
 
 impl World {
     fn new(seed: u64, rng: SimRng, limits: Limits) -> World {
-        World { rng, os: SimOs::new(seed), limits, model: Arc::default(), marks_stay: false }
+        let mut backup_rng = SimRng::new(seed ^ BACKUP_SALT);
+        World {
+            rng,
+            backup_rng: backup_rng.chance(BACKUP_PERCENT).then_some(backup_rng),
+            backups: Backups::default(),
+            os: SimOs::new(seed),
+            limits,
+            model: Arc::default(),
+            marks_stay: false,
+        }
     }
 
     fn model(&self) -> MutexGuard<'_, Model> {
@@ -186,6 +206,14 @@ impl World {
         }
     }
 
+    fn geometry(&self) -> Geometry {
+        Geometry {
+            log_segment_bytes: self.limits.segment_bytes,
+            log_cache_bytes: self.limits.log_cache_bytes,
+            store_segment_bytes: self.limits.segment_bytes,
+        }
+    }
+
     fn open(&self, mode: FlushAtCommit) -> Result<Arc<Engine>> {
         let mut config = Config::new("/data");
         // GC and holes are at work more often than with the default.
@@ -198,11 +226,7 @@ impl World {
         config.buffer_pool_bytes = self.limits.pool_bytes;
         config.page_map_bytes = Some(self.limits.page_map_bytes);
         config.log_capacity_bytes = self.limits.log_capacity_bytes;
-        let geometry = Geometry {
-            log_segment_bytes: self.limits.segment_bytes,
-            log_cache_bytes: self.limits.log_cache_bytes,
-            store_segment_bytes: self.limits.segment_bytes,
-        };
+        let geometry = self.geometry();
         let os = Arc::clone(&self.os) as Arc<dyn Os>;
         let witness = Witness { os: Arc::clone(&self.os), is_sick: self.limits.is_sick() };
         Engine::open_with(os, config, geometry, Arc::new(witness))
@@ -378,7 +402,18 @@ impl World {
             self.model().durable_up_to(told);
         }
         self.lose_power();
+        self.check_backups();
         all
+    }
+
+    /// Each backup of the life that has ended holds what was committed up to its end.
+    fn check_backups(&mut self) {
+        let made =
+            std::mem::take(&mut *self.backups.lock().unwrap_or_else(PoisonError::into_inner));
+        let (geometry, ids) = (self.geometry(), self.limits.habits.ids);
+        let Some(rng) = &mut self.backup_rng else { return };
+        let all: Vec<_> = made.iter().map(|backup| backup.found(geometry, ids, rng)).collect();
+        all.iter().for_each(|found| self.model().copied(&found.rows, &found.prepared, found.end));
     }
 
     /// Some troubles, each for a while or until the end of the life.
@@ -454,6 +489,11 @@ impl World {
         start("ddl".into(), Box::new(move || operator::change_tables(&ddl, seed)));
         let (others, seed) = (Arc::clone(life), self.rng.next_u64());
         start("operator".into(), Box::new(move || operator::operate(&others, seed)));
+        if let Some(rng) = &mut self.backup_rng {
+            let (life, made, seed) = (Arc::clone(life), Arc::clone(&self.backups), rng.next_u64());
+            let body = move || backup::back_up_again_and_again(&life, &made, seed);
+            start("backup".into(), Box::new(body));
+        }
         threads.into_iter().for_each(|thread| thread.join());
         life.is_over.store(true, Ordering::Relaxed);
     }

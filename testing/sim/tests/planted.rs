@@ -169,6 +169,14 @@ fn sorted_run_forgotten() {
     is_found(Bug::SortedRunForgotten);
 }
 
+fn backup_segments_reused() {
+    is_found(Bug::BackupSegmentsReused);
+}
+
+fn backup_log_freed_early() {
+    is_found(Bug::BackupLogFreedEarly);
+}
+
 fn main() {
     runner::run(tests![
         commit_without_flush,
@@ -209,5 +217,7 @@ fn main() {
         failed_image_keeps_list,
         alter_not_flushed,
         sorted_run_forgotten,
+        backup_segments_reused,
+        backup_log_freed_early,
     ])
 }

@@ -1,0 +1,392 @@
+//! `sluice backup` of a server at work, and `sluice restore`: exact at its place in the binary log, and a
+//! clear error for everything that goes wrong on the way.
+//!
+//! `cargo test --release --workspace --test backup [NAME]`, after `make build`.
+
+use sluice_rig::client::Fault;
+use sluice_rig::port::Port;
+use sluice_rig::tool::{run, says, signal, spawn, wait};
+use sluice_server_tests::replica::{catch_up, follow, listen, GRANT};
+use sluice_server_tests::scratch::Scratch;
+use sluice_server_tests::site::{done, Site};
+use sluice_server_tests::wait_until;
+use sluice_server_tests::writer::{Writers, KEYS_EACH};
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+
+const WRITERS: i64 = 4;
+const SMALL: [&str; 2] = ["--loose-sluice-log-capacity=16M", "--loose-sluice-buffer-pool-size=16M"];
+const INFO: &str = "sluice_backup_info";
+
+const TABLES: [&str; 12] = [
+    "CREATE DATABASE w",
+    "CREATE DATABASE `odd-näme`",
+    "CREATE TABLE w.s (a BIGINT PRIMARY KEY, b LONGTEXT, KEY (b(10)))",
+    "CREATE TABLE w.n (a INT PRIMARY KEY, n INT NOT NULL, KEY (n))",
+    "CREATE TABLE w.p (a BIGINT PRIMARY KEY, b INT) PARTITION BY HASH (a) PARTITIONS 3",
+    "CREATE TABLE `odd-näme`.`t-1 ü` (a INT PRIMARY KEY)",
+    "INSERT INTO w.n VALUES (0, 0), (1, 0), (2, 0), (3, 0)",
+    "INSERT INTO `odd-näme`.`t-1 ü` VALUES (1), (2)",
+    "CREATE VIEW w.v AS SELECT COUNT(*) AS c FROM w.s",
+    "CREATE TRIGGER w.tr AFTER DELETE ON w.s FOR EACH ROW INSERT INTO w.p VALUES (-OLD.a, 0)",
+    "CREATE PROCEDURE w.pr() SELECT 'proc'",
+    "CREATE USER u@localhost IDENTIFIED BY 'u'",
+];
+
+/// Rows in two tables, and a change of one that others change: who misses one has other numbers.
+fn transaction(key: i64) -> Vec<String> {
+    let bytes = if key % 50 == 0 { 20_000 } else { 100 };
+    vec![
+        "BEGIN".into(),
+        format!("INSERT INTO w.s VALUES ({key}, CONCAT('{key}', REPEAT('x', {bytes})))"),
+        format!("INSERT INTO w.p VALUES ({key}, {key} % 50)"),
+        format!("UPDATE w.n SET n = n + 1 WHERE a = {}", key / KEYS_EACH % WRITERS),
+        "COMMIT".into(),
+    ]
+}
+
+struct Case {
+    d: Site,
+    program: PathBuf,
+    scratch: Scratch,
+}
+
+impl Case {
+    fn new(name: &str) -> Case {
+        let scratch = Scratch::new("backup", name);
+        let test = std::env::current_exe().expect("this test");
+        let program = test.ancestors().nth(2).expect("a directory").join("sluice");
+        assert!(program.exists(), "no {}: run `make build`", program.display());
+        let d = Site::new(&scratch, "d", "Sluice", &SMALL);
+        Case { d, program, scratch }
+    }
+
+    fn with_tables(name: &str) -> Case {
+        let mut case = Case::new(name);
+        case.d.start(&[]);
+        case.d.run(&TABLES);
+        case
+    }
+
+    /// Some MiB that do not compress, so that a slow copy takes a while.
+    fn fill(&self) {
+        self.d.run(&[
+            "CREATE TABLE w.big (a INT PRIMARY KEY, b VARBINARY(4000))",
+            "INSERT INTO w.big SELECT seq, RANDOM_BYTES(1000) FROM w.seq_1_to_20000",
+            "FLUSH ENGINE LOGS",
+        ]);
+    }
+
+    fn to(&self, name: &str) -> PathBuf {
+        self.scratch.path(name)
+    }
+
+    fn backup(&self, name: &str, options: &[&str]) -> Command {
+        let mut command = Command::new(&self.program);
+        let address = format!("mysql://root@localhost/?socket={}", self.d.socket().display());
+        command.args(["backup", &address, "--to"]).arg(self.to(name)).args(options);
+        command
+    }
+
+    fn restore(&self, from: &str, to: &Path) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(["restore", "--from"]).arg(self.to(from)).arg("--to").arg(to);
+        command
+    }
+
+    /// A server on what was restored; it does not run yet.
+    #[track_caller]
+    fn restored(&self, from: &str, name: &str) -> Site {
+        let options = [&SMALL[..], &["--server-id=2", "--log-slave-updates"]].concat();
+        let site = Site::new(&self.scratch, name, "Sluice", &options);
+        let data = site.data("");
+        fs::remove_dir_all(&data).expect("an installation that nobody needs");
+        run(&mut self.restore(from, &data)).ok();
+        site
+    }
+
+    fn info(&self, name: &str) -> String {
+        fs::read_to_string(self.to(name).join(INFO)).expect("the list of a backup")
+    }
+
+    fn fact(&self, backup: &str, name: &str) -> String {
+        let info = self.info(backup);
+        let line = info.lines().find_map(|line| line.strip_prefix(&format!("{name} ")));
+        line.unwrap_or_else(|| panic!("no {name}")).to_owned()
+    }
+
+    /// A backup that takes long, when the server keeps files for it.
+    fn slow_backup(&self, name: &str) -> Child {
+        let child = spawn(&mut self.backup(name, &["--rate-mib=1"]));
+        wait_until("a backup under way", || self.d.status("Sluice_backup_state") == 1);
+        child
+    }
+
+    /// Nothing is kept for a backup any more.
+    fn nothing_is_kept(&self) {
+        wait_until("the end of the backup", || self.d.status("Sluice_backup_state") == 0);
+        assert_eq!(self.d.status("Sluice_log_pin_backup_bytes"), 0, "log");
+        assert_eq!(self.d.status("Sluice_store_held_bytes"), 0, "pages");
+        assert!(!self.d.data("sluice/superblock.backup").exists());
+    }
+}
+
+/// Makes the tables of InnoDB in `mysql`, and starts again: a server that began without them does not use
+/// them.
+#[track_caller]
+fn upgrade(site: &mut Site) {
+    let socket = format!("--socket={}", site.socket().display());
+    let said = site.program("mariadb-upgrade", &["--user=root", &socket]).ok();
+    says("Phase 8/8", &said);
+    site.stop();
+    site.start(&[]);
+}
+
+fn is_empty(dir: &Path) -> bool {
+    fs::read_dir(dir).map_or(true, |mut entries| entries.next().is_none())
+}
+
+/// Tables come and go, and are copied, until it is told to end.
+fn change_tables(site: &Site, end: &Arc<AtomicBool>) -> std::thread::JoinHandle<()> {
+    let (mut client, end) = (site.client(), Arc::clone(end));
+    std::thread::spawn(move || {
+        for n in 0_i32.. {
+            let statements = [
+                format!("CREATE TABLE w.ddl{n} (a INT PRIMARY KEY, b INT)"),
+                format!("INSERT INTO w.ddl{n} SELECT seq, seq FROM w.seq_1_to_3000"),
+                format!("ALTER TABLE w.ddl{n} ADD COLUMN c INT DEFAULT 7, ALGORITHM=COPY"),
+                format!("CREATE INDEX k ON w.ddl{n} (b)"),
+                format!("RENAME TABLE w.ddl{n} TO w.ddl_{n}"),
+                format!("DROP TABLE IF EXISTS w.ddl_{}", (n - 2).max(0)),
+            ];
+            for sql in statements {
+                if end.load(Ordering::Relaxed) {
+                    return;
+                }
+                done(client.run(&sql), &sql);
+            }
+        }
+    })
+}
+
+/// A replica that starts from the backup's GTIDs gets to the state of the original. Were a transaction
+/// missing in the backup, or one too many in it, it would not: rows would be missing, keys twice, or
+/// numbers other ones.
+#[test]
+fn a_backup_under_load_is_exact() {
+    let mut case = Case::new("a_backup_under_load_is_exact");
+    let port = Port::reserve();
+    case.d.start(&listen(&port).each_ref().map(String::as_str));
+    case.d.run(&TABLES);
+    case.d.run(&[GRANT]);
+    case.fill();
+    let end = Arc::new(AtomicBool::new(false));
+    let ddl = change_tables(&case.d, &end);
+    let writers = Writers::start(&case.d, WRITERS, 1, transaction);
+    writers.wait_for(50);
+    let before = writers.count();
+    let said = run(&mut case.backup("b", &["--rate-mib=10"])).ok();
+    println!("{said}{} commits meanwhile", writers.count() - before);
+    assert!(writers.count() > before + 20, "writers do not go on beside a backup");
+    case.nothing_is_kept();
+    writers.wait_for(50);
+    end.store(true, Ordering::Relaxed);
+    ddl.join().expect("statements");
+    let keys = writers.end();
+
+    let mut r = case.restored("b", "r");
+    r.start(&[]);
+    let sums = "SELECT (SELECT COUNT(*) FROM w.s) = (SELECT SUM(n) FROM w.n) AND \
+                (SELECT COUNT(*) FROM w.s) = (SELECT COUNT(*) FROM w.p)";
+    assert_eq!(r.value(sums), "1", "parts of transactions");
+    let rows: usize = r.value("SELECT COUNT(*) FROM w.s").parse().expect("a number");
+    assert!(rows > before && rows < keys.len(), "{before}, {rows}, {}", keys.len());
+    upgrade(&mut r);
+    let gtid = case.fact("b", "gtid_binlog_pos");
+    r.run(&[&format!("SET GLOBAL gtid_slave_pos = '{gtid}'")]);
+    follow(&r, &port);
+    catch_up(&r, &case.d);
+    let names = "SELECT CONCAT('`', table_schema, '`.`', table_name, '`') FROM \
+                 information_schema.tables WHERE table_schema IN ('w', 'odd-näme') AND \
+                 table_type = 'BASE TABLE' ORDER BY 1";
+    assert_eq!(r.rows(names), case.d.rows(names), "tables");
+    for name in case.d.rows(names).concat() {
+        let checksum = format!("CHECKSUM TABLE {name}");
+        assert_eq!(r.rows(&checksum), case.d.rows(&checksum));
+        assert_eq!(r.rows(&format!("CHECK TABLE {name}"))[0][3], "OK", "{name}");
+    }
+    assert_eq!(r.value("CALL w.pr()"), "proc");
+    r.stop();
+    case.d.stop();
+}
+
+#[test]
+fn a_restored_server_goes_on() {
+    let case = Case::with_tables("a_restored_server_goes_on");
+    case.d.run(&["INSERT INTO w.s VALUES (1, 'a'), (2, 'b')"]);
+    case.d.run(&[
+        "CREATE TEMPORARY TABLE w.temporary (a INT)",
+        "XA START 'user'",
+        "INSERT INTO w.s VALUES (3, 'prepared')",
+        "XA END 'user'",
+        "XA PREPARE 'user'",
+    ]);
+    let mut open = case.d.client();
+    done(open.run("BEGIN"), "BEGIN");
+    done(open.run("UPDATE w.s SET b = 'open' WHERE a = 1"), "an update");
+    run(&mut case.backup("b", &[])).ok();
+    done(open.run("COMMIT"), "COMMIT");
+    let mut r = case.restored("b", "r");
+    r.start(&[]);
+    assert_eq!(r.value("SELECT GROUP_CONCAT(a, b ORDER BY a) FROM w.s"), "1a,2b");
+    assert_eq!(r.value("SELECT c FROM w.v"), "2");
+    assert_eq!(r.rows("XA RECOVER").len(), 1, "prepared transactions");
+    r.run(&["XA COMMIT 'user'", "DELETE FROM w.s WHERE a = 2"]);
+    assert_eq!(r.value("SELECT COUNT(*) FROM w.p WHERE a = -2"), "1", "the trigger");
+    assert_eq!(r.value("SELECT COUNT(*) FROM mysql.user WHERE user = 'u'"), "1", "users");
+    assert_eq!(r.value("SELECT COUNT(*) FROM `odd-näme`.`t-1 ü`"), "2");
+    upgrade(&mut r);
+    r.kill();
+    r.start(&[]);
+    assert_eq!(r.value("SELECT GROUP_CONCAT(a, b ORDER BY a) FROM w.s"), "1a,3prepared");
+    assert_eq!(r.value("SELECT COUNT(*) >= 0 FROM mysql.innodb_table_stats"), "1");
+    r.stop();
+}
+
+#[test]
+fn a_damaged_backup_is_refused() {
+    let case = Case::with_tables("a_damaged_backup_is_refused");
+    case.fill();
+    run(&mut case.backup("b", &["--no-verify"])).ok();
+    let target = case.to("target");
+    fs::create_dir(&target).expect("a directory");
+    let refused = |why: &str| {
+        run(&mut case.restore("b", &target)).refuses(why);
+        assert!(is_empty(&target), "a half restore");
+    };
+    let info = case.info("b");
+    let pages = info.split("file ").find(|part| part.contains(" sluice/pages\n"));
+    let piece = pages.and_then(|part| part.split("piece ").nth(1)).expect("a piece of the pages");
+    let place: u64 = piece.split(' ').next().and_then(|n| n.parse().ok()).expect("a number");
+    let data = case.to("b").join("data");
+    for (name, at) in [("sluice/pages", place + 5000), ("w/s.frm", 100), ("sluice/superblock", 20)]
+    {
+        let file = fs::File::options().read(true).write(true).open(data.join(name)).expect(name);
+        let mut byte = [0];
+        file.read_exact_at(&mut byte, at).expect("a byte");
+        file.write_all_at(&[byte[0] ^ 1], at).expect("a byte");
+        refused("has a wrong checksum");
+        file.write_all_at(&byte, at).expect("a byte");
+    }
+    let frm = data.join("w/n.frm");
+    let whole = fs::read(&frm).expect("a definition");
+    fs::write(&frm, &whole[..whole.len() - 1]).expect("a definition");
+    refused("the backup is damaged");
+    fs::remove_file(&frm).expect("a definition");
+    refused("the backup is damaged");
+    fs::write(&frm, &whole).expect("a definition");
+    fs::write(case.to("b").join(INFO), &info[..info.len() / 2]).expect("a list");
+    refused("is damaged");
+    fs::remove_file(case.to("b").join(INFO)).expect("a list");
+    refused("no backup, or one that was not finished");
+    fs::write(case.to("b").join(INFO), &info).expect("a list");
+    fs::write(target.join("ibdata1"), "x").expect("a file");
+    run(&mut case.restore("b", &target)).refuses("is not empty");
+    fs::remove_file(target.join("ibdata1")).expect("a file");
+    run(&mut case.restore("b", &target)).ok();
+    run(&mut case.backup("b", &[])).refuses("is not empty");
+}
+
+#[test]
+fn two_backups_at_once_and_clients_that_die() {
+    let case = Case::with_tables("two_backups_at_once");
+    case.fill();
+    let first = case.slow_backup("first");
+    run(&mut case.backup("second", &["--wait=1"])).refuses("another backup");
+    // A client that is killed, one that is told to end, and a session that is killed.
+    signal("KILL", first.id());
+    wait(first);
+    case.nothing_is_kept();
+    run(&mut case.restore("first", &case.to("none"))).refuses("not finished");
+    let stopped = case.slow_backup("stopped");
+    signal("TERM", stopped.id());
+    wait(stopped).refuses("stopped");
+    case.nothing_is_kept();
+    assert!(!case.to("stopped").join("data").exists(), "what is left of a backup");
+    let killed = case.slow_backup("killed");
+    let ours = "SELECT id FROM information_schema.processlist WHERE id <> CONNECTION_ID() AND command = 'Sleep'";
+    case.d.run(&[&format!("KILL {}", case.d.value(ours))]);
+    wait(killed).refuses("onnection");
+    case.nothing_is_kept();
+    run(&mut case.backup("last", &[])).ok();
+}
+
+#[test]
+fn a_killed_server_leaves_no_backup() {
+    let mut case = Case::with_tables("a_killed_server_leaves_no_backup");
+    case.fill();
+    let backup = case.slow_backup("b");
+    case.d.run(&["INSERT INTO w.s VALUES (1, 'a')"]);
+    case.d.kill();
+    wait(backup).refuses("onnection");
+    run(&mut case.restore("b", &case.to("none"))).refuses("not finished");
+    case.d.start(&[]);
+    case.nothing_is_kept();
+    assert_eq!(case.d.value("SELECT COUNT(*) FROM w.s"), "1");
+    run(&mut case.backup("c", &[])).ok();
+}
+
+#[test]
+fn tables_of_other_engines_are_named() {
+    let case = Case::with_tables("tables_of_other_engines_are_named");
+    case.d.run(&[
+        "CREATE TABLE w.`other-one` (a INT PRIMARY KEY) ENGINE=InnoDB",
+        "CREATE TABLE w.aria (a INT PRIMARY KEY) ENGINE=Aria",
+        "CREATE TRIGGER w.of_other BEFORE INSERT ON w.`other-one` FOR EACH ROW SET NEW.a = 1",
+    ]);
+    run(&mut case.backup("b", &[])).refuses("w.other-one (InnoDB)");
+    assert!(!case.to("b").exists());
+    let said = run(&mut case.backup("b", &["--only-sluice"])).ok();
+    says("not copied: w.other-one (InnoDB)", &said);
+    says("not copied: mysql.innodb_table_stats (InnoDB)", &said);
+    let mut r = case.restored("b", "r");
+    r.start(&[]);
+    let tables = "SELECT GROUP_CONCAT(table_name ORDER BY 1) FROM information_schema.tables WHERE table_schema = 'w'";
+    assert_eq!(r.value(tables), "n,p,s,v");
+    r.run(&[
+        "CREATE TABLE w.`other-one` (a INT PRIMARY KEY) ENGINE=InnoDB",
+        "CREATE TRIGGER w.of_other BEFORE INSERT ON w.`other-one` FOR EACH ROW SET NEW.a = 2",
+    ]);
+    r.stop();
+}
+
+/// A file that cannot grow is what a full disk is to the program.
+#[test]
+fn a_full_disk_of_the_backup_is_an_error() {
+    let case = Case::with_tables("a_full_disk_of_the_backup");
+    case.fill();
+    let plain = case.backup("b", &[]);
+    let mut limited = Command::new("sh");
+    limited.args(["-c", "trap '' XFSZ; ulimit -f 4096; exec \"$0\" \"$@\""]);
+    limited.arg(plain.get_program()).args(plain.get_args());
+    run(&mut limited).refuses("the disk of the backup is full");
+    assert!(!case.to("b").join("data").exists(), "what is left of a backup");
+    case.nothing_is_kept();
+    run(&mut case.backup("b", &[])).ok();
+}
+
+/// A session that takes the lock of BACKUP STAGE, but is not `sluice backup`, is refused.
+#[test]
+fn other_tools_are_refused() {
+    let case = Case::with_tables("other_tools_are_refused");
+    let mut client = case.d.client();
+    match client.run("BACKUP STAGE START") {
+        Err(Fault::Sql(1178, text)) => says("Use sluice backup", &text),
+        Err(fault) => panic!("{fault}"),
+        Ok(()) => panic!("BACKUP STAGE START was let pass"),
+    }
+}

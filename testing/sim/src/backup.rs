@@ -1,0 +1,120 @@
+//! Backups of an engine at work, each on a machine of its own, and what such a copy must hold: exactly
+//! what was committed up to its end.
+
+use crate::check;
+use crate::operator::flushing;
+use crate::world::{Life, SESSION_OF_CHECKS};
+use sluice_engine::base::{Error, Lsn, Result};
+use sluice_engine::db::backup::{settle, Copying};
+use sluice_engine::db::{Config, Engine, Geometry, NoHost};
+use sluice_engine::os::sim::{SimOs, SimRng};
+use sluice_engine::os::sync::sleep;
+use sluice_engine::os::Os;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+const COPY: &str = "/copy/sluice";
+
+/// A copy that is whole.
+pub struct Backup {
+    machine: Arc<SimOs>,
+    /// What was committed up to here is in it.
+    end: Lsn,
+}
+
+pub type Backups = Arc<Mutex<Vec<Backup>>>;
+
+/// One backup after the other, as long as others work.
+pub fn back_up_again_and_again(life: &Life, made: &Backups, seed: u64) {
+    let mut rng = SimRng::new(seed);
+    while life.goes_on() {
+        if let Some(backup) = back_up(life, rng.next_u64()) {
+            made.lock().unwrap_or_else(PoisonError::into_inner).push(backup);
+        }
+    }
+}
+
+/// Backs the engine up while others work; `None` if there came nothing of it.
+fn back_up(life: &Life, seed: u64) -> Option<Backup> {
+    let mut rng = SimRng::new(seed);
+    rest(&mut rng, 60_000);
+    let begun = life.engine.begin_backup();
+    let Ok(from) = begun.map_err(|error| life.power_off(&error)) else { return None };
+    if rng.chance(10) {
+        let second = life.engine.begin_backup();
+        assert!(matches!(second, Err(Error::Refused(_) | Error::Full { .. })), "{second:?}");
+    }
+    let done = copy(life, from, &mut rng);
+    // Those who need the room have it at once.
+    let is_kept = life.engine.is_backup_kept();
+    life.engine.end_backup();
+    match done {
+        Ok(backup) => backup.filter(|_| is_kept),
+        Err(error) => {
+            let is_lost = !is_kept && !life.os().met().is_empty();
+            assert!(is_lost || life.explains(&error), "the backup failed: {error}");
+            None
+        }
+    }
+}
+
+fn rest(rng: &mut SimRng, most_us: u64) {
+    sleep(Duration::from_micros(rng.below(most_us)));
+}
+
+fn copy(life: &Life, from: Lsn, rng: &mut SimRng) -> Result<Option<Backup>> {
+    let machine = SimOs::new(rng.next_u64());
+    let source = Arc::clone(life.os()) as Arc<dyn Os>;
+    let target = Arc::clone(&machine) as Arc<dyn Os>;
+    target.create_dir(Path::new("/copy"))?;
+    let (data, log) = (Path::new("/data"), Path::new("/data/log"));
+    let mut copying = Copying::begin((source, data, log), (target, Path::new(COPY)), from)?;
+    let mut parts = copying.store_parts();
+    while !parts.is_empty() {
+        let part = parts.swap_remove(rng.below(parts.len() as u64) as usize);
+        copying.copy_store_part(&part, &mut |_| Ok(()))?;
+        rest(rng, 20_000);
+        if rng.chance(20) {
+            copying.copy_log(life.engine.log_durable(), &mut |_| Ok(()))?;
+        }
+        if rng.chance(1) || life.is_dark() {
+            return Ok(None);
+        }
+    }
+    if flushing(life, Engine::flush_log).is_err() {
+        return Ok(None);
+    }
+    let end = life.engine.log_durable();
+    rest(rng, 20_000);
+    copying.copy_log(end, &mut |_| Ok(()))?;
+    copying.finish()?;
+    Ok(Some(Backup { machine, end }))
+}
+
+impl Backup {
+    /// Opens the copy, which is all on the disk, and answers what it holds and who is prepared in it.
+    pub fn found(&self, geometry: Geometry, ids: u64, rng: &mut SimRng) -> Found {
+        self.machine.crash();
+        let os = || Arc::clone(&self.machine) as Arc<dyn Os>;
+        if rng.chance(50) {
+            let settled = settle(os(), Path::new(COPY), geometry, Arc::new(NoHost), &|_| true);
+            settled.unwrap_or_else(|error| panic!("the backup cannot be settled: {error}"));
+        }
+        let mut config = Config::new(COPY);
+        config.background = false;
+        let opened = Engine::open_with(os(), config, geometry, Arc::new(NoHost));
+        let engine = opened.unwrap_or_else(|error| panic!("the backup does not open: {error}"));
+        let rows = check::everything(&engine, SESSION_OF_CHECKS, ids);
+        let prepared = engine.prepared();
+        engine.shutdown().expect("a shutdown of the backup");
+        Found { rows, prepared, end: self.end.0 }
+    }
+}
+
+pub struct Found {
+    pub rows: crate::model::Found,
+    pub prepared: Vec<Vec<u8>>,
+    pub end: u64,
+}
