@@ -51,7 +51,7 @@ pub enum BenchCommand {
 #[derive(Args)]
 pub struct RunArgs {
     /// Published evaluations: optimized-writes, enhanced-binlog, binlog-in-redo, write-amplification,
-    /// tuning. Our own: oltp, commit, restart, old-snapshot, rollback, soak, replica-lag,
+    /// tuning. Our own: oltp, commit, write-less, restart, old-snapshot, rollback, soak, replica-lag,
     /// replica-receive, large-rows, locks. Several run one after the other, each below --out
     #[arg(long, value_delimiter = ',')]
     pub preset: Vec<String>,

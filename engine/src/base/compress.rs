@@ -11,6 +11,7 @@ pub enum Compression {
     Zstd(i32),
 }
 
+// On disk: a number keeps its meaning for ever.
 pub const CODEC_RAW: u8 = 0;
 pub const CODEC_LZ4: u8 = 1;
 pub const CODEC_ZSTD: u8 = 2;

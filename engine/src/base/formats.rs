@@ -9,7 +9,7 @@
 //!    of a version that the release does not know (rules M20).
 //! 2. A start writes the control file, in the newest format, before it appends to the log; the
 //!    superblock follows with the first checkpoint. From then on older releases refuse the files.
-//! 3. What a release wrote is never changed here. A new format is a new entry, and the readers of the
+//! 3. The entry of a release never changes. A new format is a new entry, and the readers of the
 //!    entries from [`OLDEST_READ`] on stay.
 
 use super::error::{Error, Result};
@@ -74,7 +74,7 @@ pub const FORMATS: [Format; 1] = [Format {
 /// Place of the oldest format that is read.
 const OLDEST_READ: usize = 0;
 
-/// What is written.
+/// The format that this release writes.
 pub const CURRENT: Format = FORMATS[FORMATS.len() - 1];
 /// Versions of the superblock that are read.
 pub const STORES: RangeInclusive<u32> = FORMATS[OLDEST_READ].store..=CURRENT.store;
@@ -108,7 +108,7 @@ pub fn check(what: &str, version: u32, since: u32, read: &RangeInclusive<u32>) -
 mod tests {
     use super::*;
 
-    /// What is wrong with a list of formats.
+    /// The faults of a list of formats.
     fn faults(formats: &[Format]) -> Vec<String> {
         let pairs = formats.iter().zip(formats.iter().skip(1));
         let raises = |old: &Format, new: &Format| {

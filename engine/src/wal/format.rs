@@ -290,7 +290,7 @@ fn packed_of(word: u32) -> Option<Packed> {
     (word != 0).then_some(packed)
 }
 
-/// The verified packed batch `bytes` as it was in memory, behind room for its header, which nobody
+/// The verified packed batch `bytes` as it was in memory, after room for its header, which nobody
 /// looks at: so records have the places that their LSNs tell.
 pub(super) fn unpack(
     header: &BatchHeader,

@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_start_is_found_behind_its_batch_only() {
+    fn a_start_is_found_from_its_own_batch_only() {
         let forms = Forms::new(10 * BLOCK);
         forms.note(0, BLOCK, false, false);
         forms.note(BLOCK, 4 * BLOCK, true, true);

@@ -127,7 +127,7 @@ fn what_a_packed_batch_left_in_its_blocks_is_not_taken_for_a_batch() {
         all.push((wal.append(3, &[&payload]).lsn, 3, payload));
     }
     wal.flush_to(wal.end()).unwrap();
-    assert_eq!(wal.stats().written_bytes, BLOCK, "one packed batch, and the old ones behind it");
+    assert_eq!(wal.stats().written_bytes, BLOCK, "one packed batch, and the old ones after it");
     let (end, durable) = (wal.end(), wal.durable());
     drop(wal);
     let (wal, _) = recover(&os, anchor_at(end, durable)).unwrap();

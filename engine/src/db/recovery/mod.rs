@@ -5,7 +5,7 @@
 //!    (`redo`). The second pass applies a change only to a page whose LSN is lower.
 //! 2. The engine opens before all pages are redone; a page is redone before anybody sees it.
 //! 3. A transaction that was prepared outlives its session, and the crash (`prepared`).
-//! 4. What damage stops is given up by a log record before anything counts as done (`damage`, rules S8).
+//! 4. A log record gives up the work that damage stops, before any of it counts as done (`damage`, rules S8).
 
 mod analysis;
 mod damage;
