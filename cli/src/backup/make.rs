@@ -28,6 +28,10 @@ pub const ENGINE: &str = "sluice";
 /// Commits are held when no more than this is left to copy of the log, or after so many rounds.
 const LOG_LEFT_BYTES: u64 = 2 << 20;
 const LOG_ROUNDS_MAX: u32 = 20;
+/// Commits are never held while more than this of the log is copied.
+const LOG_HELD_MAX_BYTES: u64 = 32 << 20;
+/// A backup fails after so many rounds that copied no less than the round before.
+const LOG_GROWN_MAX: u32 = 3;
 const NAMED_MAX: usize = 5;
 
 pub struct Options<'a> {
@@ -77,7 +81,7 @@ fn plain(error: Error) -> String {
     }
 }
 
-/// What was made while the server ran.
+/// The result of the part that needs the server.
 struct Made {
     manifest: Manifest,
     held: Duration,
@@ -102,9 +106,7 @@ fn make(mut server: Server, places: &Places, data: &Path, options: &Options<'_>)
         held.as_millis(),
         if options.verifies { "; verified" } else { "" }
     );
-    for name in ["binlog_file", "binlog_position", "gtid_binlog_pos", "gtid_slave_pos"] {
-        report!("{name} {}", manifest.fact(name).filter(|v| !v.is_empty()).unwrap_or("-"));
-    }
+    manifest.positions().for_each(|(name, value)| report!("{name} {value}"));
     manifest.facts_of("not_copied").for_each(|name| report!("not copied: {name}"));
     Ok(())
 }
@@ -127,6 +129,8 @@ fn copy(
         let copied = copying.copy_store_part(part, &mut |bytes| look(&mut pace, bytes, server));
         copied.map_err(plain)?;
     }
+    // A log that is copied more slowly than the server writes it never ends.
+    pace.lift_limit();
     catch_up(server, &mut copying, &mut pace)?;
     server.block_ddl()?;
     let foreign = server.foreign()?;
@@ -158,17 +162,50 @@ fn look(pace: &mut Pace, bytes: u64, server: &mut Server) -> sluice_engine::base
     }
 }
 
-/// Copies the log until little of it is left to copy.
+/// Copies the log until little of it is left to copy. Each round copies what the server has written during
+/// the one before.
 fn catch_up(server: &mut Server, copying: &mut Copying, pace: &mut Pace) -> Result<()> {
-    for _ in 0..LOG_ROUNDS_MAX {
+    let mut rounds = Rounds::default();
+    loop {
         let to = Lsn(server.durable()?);
         let copied = copying.copy_log(to, &mut |bytes| look(pace, bytes, server)).map_err(plain)?;
         server.check()?;
-        if copied <= LOG_LEFT_BYTES {
-            break;
+        if rounds.are_enough(copied)? {
+            return Ok(());
         }
     }
-    Ok(())
+}
+
+/// Rounds of copying a log that grows meanwhile.
+#[derive(Default)]
+struct Rounds {
+    count: u32,
+    grown: u32,
+    before_bytes: Option<u64>,
+}
+
+impl Rounds {
+    /// Is so little left after a round of `copied` bytes that commits can be held for the rest? Fails when
+    /// the server writes its log faster than it is copied.
+    fn are_enough(&mut self, copied: u64) -> Result<bool> {
+        if copied <= LOG_LEFT_BYTES {
+            return Ok(true);
+        }
+        self.count += 1;
+        let before = self.before_bytes.replace(copied);
+        self.grown += u32::from(before.is_some_and(|before| copied >= before));
+        let ends = self.count == LOG_ROUNDS_MAX || self.grown == LOG_GROWN_MAX;
+        match copied <= LOG_HELD_MAX_BYTES {
+            true => Ok(self.count >= LOG_ROUNDS_MAX),
+            false if ends => Err(format!(
+                "the server writes its log faster than it is copied: {} MiB while the last {} MiB were \
+                 copied. The target is too slow for this load",
+                copied >> 20,
+                before.unwrap_or(copied) >> 20
+            )),
+            false => Ok(false),
+        }
+    }
 }
 
 fn facts(server: &mut Server, foreign: &[Foreign]) -> Result<Vec<(String, String)>> {
@@ -209,5 +246,42 @@ fn verify(dir: &Path) -> Result<()> {
             "the copy is damaged, and so may be the original: {first} (and {} more)",
             faults.count()
         )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Sizes of rounds until they are enough; an error ends them as well.
+    fn rounds(mut bytes: impl FnMut(u32) -> u64) -> (u32, Result<bool>) {
+        let mut rounds = Rounds::default();
+        for n in 1.. {
+            match rounds.are_enough(bytes(n)) {
+                Ok(false) => {}
+                end => return (n, end),
+            }
+        }
+        unreachable!()
+    }
+
+    #[test]
+    fn a_log_that_grows_faster_than_it_is_copied_is_an_error() {
+        let (count, end) = rounds(|n| (100 << 20) << n);
+        assert_eq!(count, 4);
+        assert!(end.unwrap_err().contains("800 MiB"), "the size of the last round but one");
+        let (count, end) = rounds(|n| (10 << 30) - (u64::from(n) << 20));
+        assert_eq!(count, LOG_ROUNDS_MAX);
+        assert!(end.is_err(), "commits would be held for a log that hardly gets shorter");
+    }
+
+    #[test]
+    fn a_log_that_is_copied_in_time_is_enough() {
+        assert_eq!(rounds(|n| (1 << 30) >> n), (9, Ok(true)));
+        // It does not get shorter, but is short.
+        assert_eq!(rounds(|_| 3 << 20), (LOG_ROUNDS_MAX, Ok(true)));
+        // Bursts of others.
+        let burst = |n| if n < 3 { (64 << 20) * u64::from(n) } else { 0 };
+        assert_eq!(rounds(burst), (3, Ok(true)));
     }
 }

@@ -1,4 +1,4 @@
-//! What a backup is: its place in the binary log, and each of its files with checksums. The list is
+//! The list of a backup: its place in the binary log, and each of its files with checksums. The list is
 //! written last, so a directory without it is no backup.
 
 use crate::Result;
@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 pub const FILE: &str = "sluice_backup_info";
 /// The files of the backup lie below this directory, as in a data directory.
 pub const DATA: &str = "data";
+const POSITIONS: [&str; 4] =
+    ["binlog_file", "binlog_position", "gtid_binlog_pos", "gtid_slave_pos"];
 const HEAD: &str = "sluice backup, format 1";
 
 /// A piece of a file, and its checksum.
@@ -20,7 +22,7 @@ pub struct Piece {
     pub check: u32,
 }
 
-/// What lies outside of all pieces is zeros, or of no use.
+/// A file of the backup. Bytes outside of all pieces are zeros, or of no use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
     pub name: PathBuf,
@@ -42,6 +44,12 @@ impl Manifest {
 
     pub fn facts_of<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
         self.facts.iter().filter(move |fact| fact.0 == name).map(|fact| fact.1.as_str())
+    }
+
+    /// Where the server stood, names and values; `-` where it has none.
+    pub fn positions(&self) -> impl Iterator<Item = (&str, &str)> {
+        let value = |name| self.fact(name).filter(|value| !value.is_empty()).unwrap_or("-");
+        POSITIONS.iter().map(move |&name| (name, value(name)))
     }
 
     pub fn bytes(&self) -> u64 {

@@ -32,7 +32,7 @@ pub struct BackupArgs {
     /// Leave out tables of other engines instead of refusing a server that has some
     #[arg(long)]
     only_sluice: bool,
-    /// MiB a second that are copied at most
+    /// MiB a second of pages that are copied at most; the log is copied as fast as it goes
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     rate_mib: Option<u64>,
     /// Seconds to wait for another backup, for running DDL statements, and for commits under way

@@ -22,6 +22,11 @@ impl Pace {
         Pace { what, rate_bytes, total_bytes, begun: now, shown: now, bytes: 0 }
     }
 
+    /// From here on nothing rests: what remains must be copied as fast as it goes.
+    pub fn lift_limit(&mut self) {
+        self.rate_bytes = None;
+    }
+
     /// So many bytes more were copied: rests as the rate demands, and shows the progress. True when it
     /// is time to look after the server.
     pub fn step(&mut self, bytes: u64) -> Result<bool> {

@@ -80,7 +80,7 @@ fn has_definition(stage: &Path, name: &str) -> bool {
     name.contains('/') && stage.join(format!("{whole}.frm")).exists()
 }
 
-/// What the engine has to say while it recovers.
+/// Takes the engine's messages while it recovers.
 struct Words;
 
 impl Host for Words {
@@ -177,9 +177,7 @@ fn say(manifest: &Manifest, settled: &Settled, to: &Path) {
     let version = manifest.fact("server_version").unwrap_or("the same release");
     report!("Start a server of {version} in it, run mariadb-upgrade, and start the server again:");
     report!("only then it has the tables of InnoDB in mysql, and may become a replica");
-    for name in ["binlog_file", "binlog_position", "gtid_binlog_pos", "gtid_slave_pos"] {
-        report!("{name} {}", manifest.fact(name).filter(|v| !v.is_empty()).unwrap_or("-"));
-    }
+    manifest.positions().for_each(|(name, value)| report!("{name} {value}"));
     if settled.prepared > 0 {
         report!("{} XA transactions are prepared: see XA RECOVER", settled.prepared);
     }

@@ -99,8 +99,8 @@ impl Writer {
 /// Several writers with keys that do not meet.
 pub struct Writers(Vec<Writer>);
 
-/// So many keys each writer may use.
-pub const KEYS_EACH: i64 = 10_000;
+/// So many keys each writer may use: more than it commits in any test, so that it ends only when it is told to.
+pub const KEYS_EACH: i64 = 1_000_000;
 
 impl Writers {
     #[track_caller]

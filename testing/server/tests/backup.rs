@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
+use std::time::Duration;
 
 const WRITERS: i64 = 4;
 const SMALL: [&str; 2] = ["--loose-sluice-log-capacity=16M", "--loose-sluice-buffer-pool-size=16M"];
@@ -150,6 +151,9 @@ fn is_empty(dir: &Path) -> bool {
     fs::read_dir(dir).map_or(true, |mut entries| entries.next().is_none())
 }
 
+/// Between two DDL statements: a replica that applies them later must not take minutes.
+const DDL_REST: Duration = Duration::from_millis(20);
+
 /// Tables come and go, and are copied, until it is told to end.
 fn change_tables(site: &Site, end: &Arc<AtomicBool>) -> std::thread::JoinHandle<()> {
     let (mut client, end) = (site.client(), Arc::clone(end));
@@ -168,6 +172,7 @@ fn change_tables(site: &Site, end: &Arc<AtomicBool>) -> std::thread::JoinHandle<
                     return;
                 }
                 done(client.run(&sql), &sql);
+                std::thread::sleep(DDL_REST);
             }
         }
     })

@@ -1,7 +1,7 @@
 //! Copies of a running engine, and what makes an engine's directory of one.
 //!
 //! The engine that runs keeps what a copy needs ([`Engine::begin_backup`](super::Engine::begin_backup)).
-//! Whoever copies sees files only: he may be another process.
+//! The copying side sees files only: it may be another process.
 //!
 //! Invariants:
 //! 1. A copy is the directory of a crash: the checkpoint that was pinned, and the log from what that needs

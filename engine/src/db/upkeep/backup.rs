@@ -2,8 +2,8 @@
 //!
 //! A backup is the state of a crash at a position of the log that its owner chooses: the last checkpoint
 //! as it was when the backup began, and the log from what that needs to the position. The owner copies
-//! both while sessions go on; nobody waits for him. What he needs costs room on the disk: when others
-//! need that room, the backup is given up.
+//! both while sessions go on; nobody waits for it. The files that it needs take room on the disk: when
+//! others need that room, the backup is given up.
 
 use crate::base::{Error, Lsn, Result};
 use crate::db::config::Level;

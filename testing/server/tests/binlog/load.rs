@@ -2,7 +2,7 @@
 
 use crate::case::{none_is_missing, Case};
 use crate::files;
-use sluice_server_tests::writer::{insert, row_of_both, row_of_s, Writers};
+use sluice_server_tests::writer::{insert, row_of_both, row_of_s, Writers, KEYS_EACH};
 use std::time::Instant;
 
 #[test]
@@ -99,7 +99,7 @@ fn mixed_transactions_agree_after_kills() {
     case.make_tables();
     let mut acknowledged = Vec::new();
     for round in 1..=6 {
-        let writers = Writers::start(&case.d, 4, round * 100_000, row_of_both);
+        let writers = Writers::start(&case.d, 4, round * 4 * KEYS_EACH, row_of_both);
         writers.wait_for(40 * round as usize);
         case.d.kill();
         acknowledged.extend(writers.join());
