@@ -12,7 +12,7 @@ use super::engine::{
     backup_superblock_path, load_map, pages_path, remove_if_there, superblock_path, Store,
 };
 use super::mapfile;
-use super::superblock::{self, Superblock, SLOTS};
+use super::superblock::{self, Superblock};
 use crate::base::{Error, Result, BLOCK_BYTES};
 use crate::os::planted::{self, Bug};
 use crate::os::{AlignedBuf, OpenMode, Os};
@@ -29,9 +29,7 @@ impl Store {
         let path = backup_superblock_path(&self.dir);
         remove_if_there(&*self.os, &path)?;
         let file = self.os.open(&path, OpenMode { create: true, direct: true })?;
-        let written = (0..SLOTS)
-            .try_for_each(|slot| file.write_at(&sb.encode(), (slot * BLOCK_BYTES) as u64));
-        if let Err(error) = written {
+        if let Err(error) = file.write_at(&superblock::whole(&sb), 0) {
             let _ = self.os.remove(&path);
             return Err(error);
         }
@@ -119,9 +117,6 @@ impl PinnedStore {
 
     /// The name of the copy's superblock, and what is in it.
     pub fn superblock(&self) -> (PathBuf, AlignedBuf) {
-        let mut both = AlignedBuf::new(SLOTS * BLOCK_BYTES);
-        let block = self.sb.encode();
-        both.chunks_mut(BLOCK_BYTES).for_each(|slot| slot.copy_from_slice(&block));
-        (superblock_path(&self.dir), both)
+        (superblock_path(&self.dir), superblock::whole(&self.sb))
     }
 }

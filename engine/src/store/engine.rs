@@ -21,7 +21,7 @@ use crate::base::{Error, Lsn, PageId, Result, TreeId, BLOCK_BYTES, PAGE_BYTES};
 use crate::os::planted::{self, Bug};
 use crate::os::rank::Rank;
 use crate::os::sync::{Mutex, Ranked, RwLock};
-use crate::os::{AlignedBuf, File, OpenMode, Os};
+use crate::os::{File, OpenMode, Os};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::Arc;
@@ -84,6 +84,12 @@ impl Store {
         Ok(!superblock::read(&*file)?.unfinished)
     }
 
+    /// Makes the store one whose creation never came to its end, at whatever moment it loses power.
+    pub fn blank(os: &dyn Os, dir: &Path) -> Result<()> {
+        let slots = os.open(&superblock_path(dir), OpenMode { create: false, direct: true })?;
+        superblock::blank(&*slots)
+    }
+
     /// Makes an empty store, with an empty checkpoint note, in a directory that holds none.
     /// What an interrupted creation left is replaced.
     pub fn create(os: Arc<dyn Os>, options: StoreOptions) -> Result<Arc<Store>> {
@@ -108,8 +114,7 @@ impl Store {
         let seed = (os.entropy() >> 32) as u32;
         let first = write_empty_store(&*os, &options, seed)?;
         let slots = os.open(&slots, OpenMode { create: false, direct: true })?;
-        slots.write_at(&AlignedBuf::new(SLOTS * BLOCK_BYTES), 0)?;
-        slots.sync()?;
+        superblock::blank(&*slots)?;
         for slot in 0..SLOTS {
             first.write(&*slots, slot)?;
         }

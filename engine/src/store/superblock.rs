@@ -2,6 +2,10 @@
 //!
 //! A checkpoint writes the slot that is not known to be the newest, then the other. So one slot
 //! is valid at every moment, and after a checkpoint no slot needs what an older one named.
+//!
+//! The slots lie far apart: a device that loses power in the middle of a write may damage the whole unit
+//! that it writes at once, 4 to 64 KiB ("Understanding the Robustness of SSDs under Power Fault", Zheng et
+//! al., FAST 2013: shorn writes).
 
 use crate::base::checksum::checksum;
 use crate::base::codec::{put_u32, put_u64, Reader};
@@ -11,6 +15,10 @@ use crate::os::{AlignedBuf, File};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"SluiceSB");
 pub const SLOTS: usize = 2;
+const SLOTS_AT: [u64; SLOTS] = [0, 64 << 10];
+/// Slot 1 of a file from before the slots lay apart: it counts until the new place is written.
+const NEIGHBOUR_AT: u64 = BLOCK_BYTES as u64;
+const FILE_BYTES: usize = (64 << 10) + BLOCK_BYTES;
 /// Magic, version, checksum, and the first release that reads this version: in these places in every
 /// version. (0: it is not said.)
 const CHECK_AT: usize = 12;
@@ -83,7 +91,7 @@ impl Superblock {
     pub fn write(&self, file: &dyn File, slot: usize) -> Result<()> {
         assert!(slot < SLOTS);
         assert!(self.generation > 0);
-        let at = (slot * BLOCK_BYTES) as u64;
+        let at = SLOTS_AT[slot];
         if planted::is(Bug::SuperblockNotSynced) {
             return file.write_at(&self.encode(), at);
         }
@@ -118,28 +126,45 @@ pub struct Slots {
     pub newest: Option<(usize, Superblock)>,
     /// Both slots hold the newest content.
     pub same: bool,
-    /// The creation of the store never came to its end: the last slot is untouched.
+    /// The creation of the store never came to its end: the first slot is not whole, the last one untouched.
     pub unfinished: bool,
     /// Which slots hold nothing valid.
     pub damaged: [bool; SLOTS],
 }
 
 pub fn read(file: &dyn File) -> Result<Slots> {
-    let none = Slots { newest: None, same: false, unfinished: true, damaged: [true; 2] };
-    if file.len()? < (SLOTS * BLOCK_BYTES) as u64 {
-        return Ok(none);
-    }
-    let mut blocks = AlignedBuf::new(SLOTS * BLOCK_BYTES);
-    file.read_at(&mut blocks, 0)?;
+    let mut bytes = AlignedBuf::new(FILE_BYTES);
+    let length = file.len()?.min(FILE_BYTES as u64) as usize / BLOCK_BYTES * BLOCK_BYTES;
+    file.read_at(&mut bytes[..length], 0)?;
+    let block = |at: u64| &bytes[at as usize..][..BLOCK_BYTES];
+    let is_untouched = |at| block(at).iter().all(|&b| b == 0);
+    let has_neighbour = is_untouched(SLOTS_AT[1]) && !is_untouched(NEIGHBOUR_AT);
     let place = file.path().display().to_string();
-    let first = parse(&blocks[..BLOCK_BYTES], &place)?;
-    let second = parse(&blocks[BLOCK_BYTES..], &place)?;
+    let first = parse(block(SLOTS_AT[0]), &place)?;
+    let second = parse(block(if has_neighbour { NEIGHBOUR_AT } else { SLOTS_AT[1] }), &place)?;
     let damaged = [first.is_none(), second.is_none()];
+    let same = first == second;
     let newest = match (first, second) {
         (Some(a), Some(b)) if b.generation > a.generation => Some((1, b)),
         (Some(a), _) => Some((0, a)),
         (None, b) => b.map(|b| (1, b)),
     };
-    let unfinished = blocks[BLOCK_BYTES..].iter().all(|&b| b == 0);
-    Ok(Slots { newest, same: first == second, unfinished, damaged })
+    let unfinished = newest.is_none() && is_untouched(SLOTS_AT[1]);
+    Ok(Slots { newest, same, unfinished, damaged })
+}
+
+/// A whole file whose slots both hold `sb`.
+pub(super) fn whole(sb: &Superblock) -> AlignedBuf {
+    let mut bytes = AlignedBuf::new(FILE_BYTES);
+    for at in SLOTS_AT {
+        bytes[at as usize..][..BLOCK_BYTES].copy_from_slice(&sb.encode());
+    }
+    bytes
+}
+
+/// Leaves a file that is [`Slots::unfinished`]. The last slot goes before the first: in between the file
+/// holds a whole slot, or none and an untouched last one.
+pub(super) fn blank(file: &dyn File) -> Result<()> {
+    file.write_durable(&AlignedBuf::new(BLOCK_BYTES), SLOTS_AT[1])?;
+    file.write_durable(&AlignedBuf::new(FILE_BYTES), 0)
 }

@@ -3,7 +3,7 @@
 use super::analysis::{Analysis, Outcome, Trace};
 use super::note::CheckpointNote;
 use super::redo::{catalog_damaged, Redo, RedoTail};
-use crate::base::{Csn, EntryHeader, Error, Lsn, PageId, Result, TreeId, TxnId, BLOCK_BYTES};
+use crate::base::{Csn, EntryHeader, Error, Lsn, PageId, Result, TreeId, TxnId};
 use crate::binlog::{Binlog, BinlogRecovery};
 use crate::btree::{Env, Tree};
 use crate::buffer::{Pool, PoolOptions};
@@ -16,7 +16,7 @@ use crate::db::tables::{Counters, HiddenKey, Table};
 use crate::db::unreadable::Unreadable;
 use crate::os::rank::Rank;
 use crate::os::sync::{Mutex, Ranked};
-use crate::os::{AlignedBuf, OpenMode, Os};
+use crate::os::Os;
 use crate::store::{Store, StoreOptions};
 use crate::txn::{
     Context, LockManager, OldVersions, Open, PurgeItem, Registry, Trees, TxnState, TxnTable,
@@ -187,14 +187,11 @@ impl Opening {
     }
 
     /// Starts again from nothing. A crash at any point leaves an unfinished creation behind: the
-    /// log goes first, then the superblock is blanked, its last slot before the first, then the
-    /// rest goes; the blank superblock stays for the new store.
+    /// log goes first, then the superblock is blanked, then the rest goes; the blank superblock stays
+    /// for the new store.
     fn restart_creation(self) -> Result<Arc<Engine>> {
         self.remove_files(&self.config.log_dir())?;
-        let slots = self.os.open(&self.superblock(), OpenMode { create: false, direct: true })?;
-        for slot in (0..slots.len()? / BLOCK_BYTES as u64).rev() {
-            slots.write_durable(&AlignedBuf::new(BLOCK_BYTES), slot * BLOCK_BYTES as u64)?;
-        }
+        Store::blank(&*self.os, &self.config.data_dir)?;
         self.remove_files(&self.config.data_dir)?;
         self.create()
     }

@@ -188,6 +188,59 @@ fn a_record_of_an_older_write_is_not_taken_for_the_new_one() {
     assert!(matches!(read, Err(Error::Corrupt { .. })));
 }
 
+const SECOND_AT: u64 = 64 << 10;
+
+/// A device may damage all of a unit that it was writing.
+#[test]
+fn a_shorn_write_leaves_one_superblock_slot() {
+    for (damaged, unit) in [(0, 16), (1, 16), (0, 64), (1, 64)] {
+        let (os, store) = new_store(damaged);
+        write_one(&store, 1, version(1), RAW).unwrap();
+        checkpoint(&store, b"note").unwrap();
+        drop(store);
+        let file = os.open(Path::new("/store/superblock"), OpenMode::default()).unwrap();
+        let at = damaged * SECOND_AT;
+        let bytes = (file.len().unwrap() - at).min(unit << 10);
+        file.write_at(&vec![0x5a; bytes as usize], at).unwrap();
+        let (store, note) = Store::open(os.clone(), options()).unwrap();
+        assert_eq!(note, b"note");
+        check_page(&store, 1, Some(&version(1))).unwrap();
+    }
+}
+
+/// Before the slots lay apart the second one was at 4096, and nothing after it.
+#[test]
+fn slots_side_by_side_are_read_and_move_apart() {
+    for damaged in [None, Some(0), Some(4096)] {
+        let (os, store) = new_store(1);
+        write_one(&store, 1, version(1), RAW).unwrap();
+        checkpoint(&store, b"note").unwrap();
+        drop(store);
+        let path = Path::new("/store/superblock");
+        let file = os.open(path, OpenMode::default()).unwrap();
+        let mut block = vec![0; 4096];
+        file.read_at(&mut block, 0).unwrap();
+        file.set_len(4096).unwrap();
+        file.write_at(&block, 4096).unwrap();
+        damaged.iter().for_each(|at| os.flip_bit(path, at + 40, 2));
+        let (store, note) = Store::open(os.clone(), options()).unwrap();
+        assert_eq!(note, b"note");
+        write_one(&store, 1, version(2), RAW).unwrap();
+        checkpoint(&store, b"later").unwrap();
+        drop(store);
+        assert!(file.len().unwrap() > SECOND_AT);
+        os.flip_bit(path, 40, 2);
+        let (store, note) = Store::open(os.clone(), options()).unwrap();
+        assert_eq!(note, b"later");
+        check_page(&store, 1, Some(&version(2))).unwrap();
+        drop(store);
+        // The old place does not count any more.
+        os.flip_bit(path, 40, 2);
+        os.flip_bit(path, SECOND_AT + 40, 2);
+        assert!(matches!(Store::open(os.clone(), options()), Err(Error::Corrupt { .. })));
+    }
+}
+
 #[test]
 fn one_damaged_superblock_slot_is_enough_to_open_two_are_not() {
     let slots = Path::new("/store/superblock");
@@ -196,16 +249,16 @@ fn one_damaged_superblock_slot_is_enough_to_open_two_are_not() {
         write_one(&store, 1, version(1), RAW).unwrap();
         checkpoint(&store, b"note").unwrap();
         drop(store);
-        os.flip_bit(slots, damaged * 4096 + 40, 2);
+        os.flip_bit(slots, damaged * SECOND_AT + 40, 2);
         let (store, note) = Store::open(os.clone(), options()).unwrap();
         assert_eq!(note, b"note");
         check_page(&store, 1, Some(&version(1))).unwrap();
         drop(store);
         // Opening has repaired it: the other one may go now.
-        os.flip_bit(slots, (1 - damaged) * 4096 + 40, 2);
+        os.flip_bit(slots, (1 - damaged) * SECOND_AT + 40, 2);
         Store::open(os.clone(), options()).unwrap();
         os.flip_bit(slots, 40, 2);
-        os.flip_bit(slots, 4096 + 40, 2);
+        os.flip_bit(slots, SECOND_AT + 40, 2);
         assert!(matches!(Store::open(os.clone(), options()), Err(Error::Corrupt { .. })));
         assert!(matches!(Store::create(os, options()), Err(Error::Refused(_))));
     }
