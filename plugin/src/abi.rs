@@ -18,7 +18,7 @@ use crate::autoinc::Wanted;
 use crate::describe;
 use crate::engine;
 use crate::errors::{self, *};
-use crate::handler::{Change, Find, Handler, ImageBound, Keyread};
+use crate::handler::{Find, Handler, ImageBound, Keyread, UpdateOutcome};
 use crate::host::HOST;
 use crate::record::Record;
 use crate::session::Session;

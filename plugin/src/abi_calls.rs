@@ -477,8 +477,8 @@ fn sluice_update(
         // SAFETY: argument 2.
         let (before, after) = unsafe { (record_of(handler, before), record_of(handler, after)) };
         match handler.update(session, before, after)? {
-            Change::Done => Ok(0),
-            Change::Failed(code) => Ok(code),
+            UpdateOutcome::Done => Ok(0),
+            UpdateOutcome::Failed(code) => Ok(code),
         }
     })
 }

@@ -16,7 +16,7 @@ pub enum When {
 /// The statement of one large transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "snake_case")]
-pub enum Change {
+pub enum TxnStatement {
     Insert,
     Update,
     /// Of a quarter of the rows, in random order
@@ -33,13 +33,13 @@ impl When {
     }
 }
 
-impl Change {
+impl TxnStatement {
     pub fn name(self) -> &'static str {
         match self {
-            Change::Insert => "insert",
-            Change::Update => "update",
-            Change::RandomUpdate => "random_update",
-            Change::Delete => "delete",
+            TxnStatement::Insert => "insert",
+            TxnStatement::Update => "update",
+            TxnStatement::RandomUpdate => "random_update",
+            TxnStatement::Delete => "delete",
         }
     }
 }
@@ -54,7 +54,7 @@ pub struct ParamArgs {
     pub when: Vec<When>,
     /// restart: insert, random_update; rollback: update, insert, delete
     #[arg(long, value_delimiter = ',')]
-    pub change: Vec<Change>,
+    pub change: Vec<TxnStatement>,
     /// restart: seconds of sysbench before the transaction, and after the restart
     #[arg(long)]
     pub tps_seconds: Option<u32>,
@@ -83,7 +83,7 @@ pub struct ParamArgs {
 pub struct Params {
     pub size_gb: Vec<f64>,
     pub when: Vec<When>,
-    pub change: Vec<Change>,
+    pub change: Vec<TxnStatement>,
     pub tps_seconds: Option<u32>,
     pub cold: Option<bool>,
     pub replica_engines: Vec<String>,

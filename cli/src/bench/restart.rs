@@ -4,7 +4,7 @@
 //! in it. Killed right after the commit, or when half of the statements were acknowledged.
 
 use super::measure::{seconds_of, Run};
-use super::params::{Change, When};
+use super::params::{TxnStatement, When};
 use super::run::Bench;
 use super::target::Target;
 use super::trial::Fields;
@@ -23,8 +23,14 @@ const EMPTY_STARTS: usize = 3;
 /// A transaction of gigabytes takes its time.
 const LIMIT: Duration = Duration::from_secs(4 * 3600);
 
-pub fn restart(bench: &mut Bench, target: usize, gb: f64, when: When, change: Change) -> Fields {
-    if !matches!(change, Change::Insert | Change::RandomUpdate) {
+pub fn restart(
+    bench: &mut Bench,
+    target: usize,
+    gb: f64,
+    when: When,
+    change: TxnStatement,
+) -> Fields {
+    if !matches!(change, TxnStatement::Insert | TxnStatement::RandomUpdate) {
         return Err(format!("restart has no --change {}", change.name()));
     }
     let rows = (gb * 1e9 / ROW_BYTES / STATEMENTS as f64) as u64 * STATEMENTS;
@@ -51,7 +57,7 @@ pub fn restart(bench: &mut Bench, target: usize, gb: f64, when: When, change: Ch
     ]);
     fields.extend(come_back(&before, &after));
     let wanted = match (when, change) {
-        (When::Middle, Change::Insert) => 1,
+        (When::Middle, TxnStatement::Insert) => 1,
         _ => rows + 1,
     };
     if found != wanted {
@@ -93,7 +99,7 @@ fn drop_caches() -> Result<()> {
     }
 }
 
-fn fill(server: &Target, rows: u64, change: Change) -> Result<()> {
+fn fill(server: &Target, rows: u64, change: TxnStatement) -> Result<()> {
     let mut client = Client::connect_with_limit(&server.dsn, LIMIT)?;
     client.execute("CREATE DATABASE r")?;
     client.execute(&format!(
@@ -102,7 +108,7 @@ fn fill(server: &Target, rows: u64, change: Change) -> Result<()> {
     ))?;
     client.execute("INSERT INTO r.t VALUES (0, 'first')")?;
     match change {
-        Change::RandomUpdate => inserts(rows).iter().try_for_each(|sql| client.execute(sql)),
+        TxnStatement::RandomUpdate => inserts(rows).iter().try_for_each(|sql| client.execute(sql)),
         _ => Ok(()),
     }
 }
@@ -134,9 +140,9 @@ fn random_updates(rows: u64) -> Vec<String> {
     (0..STATEMENTS).map(one).collect()
 }
 
-fn transaction(rows: u64, change: Change) -> Vec<String> {
+fn transaction(rows: u64, change: TxnStatement) -> Vec<String> {
     match change {
-        Change::RandomUpdate => random_updates(rows),
+        TxnStatement::RandomUpdate => random_updates(rows),
         _ => inserts(rows),
     }
 }

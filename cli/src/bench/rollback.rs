@@ -1,7 +1,7 @@
 //! What a rollback of a large transaction costs: the statement itself, the revert in the background,
 //! and the scans and updates of the same rows while it goes on and after it.
 
-use super::params::Change;
+use super::params::TxnStatement;
 use super::run::Bench;
 use super::trial::Fields;
 use crate::db::{Client, Dsn};
@@ -14,13 +14,15 @@ const POLL: Duration = Duration::from_millis(50);
 /// In one transaction, of rows anywhere.
 const UPDATES: u64 = 2000;
 
-pub fn rollback(bench: &mut Bench, target: usize, change: Change) -> Fields {
+pub fn rollback(bench: &mut Bench, target: usize, change: TxnStatement) -> Fields {
     let rows = bench.plan.rows;
     let sql = match change {
-        Change::Update => "UPDATE r.t SET n = n + 1".to_string(),
-        Change::Insert => format!("INSERT INTO r.t SELECT a + {rows}, n, b FROM r.t"),
-        Change::Delete => "DELETE FROM r.t".to_string(),
-        Change::RandomUpdate => return Err("rollback has no --change random_update".to_string()),
+        TxnStatement::Update => "UPDATE r.t SET n = n + 1".to_string(),
+        TxnStatement::Insert => format!("INSERT INTO r.t SELECT a + {rows}, n, b FROM r.t"),
+        TxnStatement::Delete => "DELETE FROM r.t".to_string(),
+        TxnStatement::RandomUpdate => {
+            return Err("rollback has no --change random_update".to_string())
+        }
     };
     bench.fresh(target)?;
     let server = &bench.targets[target];

@@ -4,7 +4,7 @@ use super::journal::Journal;
 use super::measure::{Load, Run};
 use super::plan::Plan;
 use super::progress::{clock, Progress};
-use super::steps::{steps, Step};
+use super::steps::{steps, BenchStep};
 use super::sysbench::{Files, Report};
 use super::target::Target;
 use super::trial::Kind;
@@ -72,7 +72,7 @@ fn run_one(args: &RunArgs, preset: Option<&str>, out: &Path) -> Result<ExitCode>
     }
     let steps = steps(&plan);
     let absent = absent(&plan, args.prefix.as_deref());
-    let present = |step: &&Step| !absent.contains(&step.target());
+    let present = |step: &&BenchStep| !absent.contains(&step.target());
     let seconds: f64 = steps.iter().filter(present).map(|step| step.seconds(&plan)).sum();
     if args.dry_run {
         report!("{:#}", plan.to_json());
@@ -88,8 +88,9 @@ fn run_one(args: &RunArgs, preset: Option<&str>, out: &Path) -> Result<ExitCode>
     fs::create_dir_all(&out).map_err(|e| format!("cannot create {}: {e}", out.display()))?;
     disk_suffices(&plan, absent.len() as u64, &out)?;
     let journal = Journal::open(&out, &plan.to_json(), &environment(&out))?;
-    let todo =
-        |step: &&Step| !matches!(step, Step::Load { .. }) && !journal.is_done(&step.key(&plan));
+    let todo = |step: &&BenchStep| {
+        !matches!(step, BenchStep::Load { .. }) && !journal.is_done(&step.key(&plan))
+    };
     if !steps.iter().any(|step| todo(&step)) {
         eprintln!("sluice: everything is measured");
         return reports::write_all(&out).map(|()| ExitCode::SUCCESS);
@@ -281,12 +282,14 @@ impl Bench {
         self.plan.row_bytes.iter().map(schema).collect()
     }
 
-    fn all_steps(&mut self, steps: &[Step]) -> Result<()> {
+    fn all_steps(&mut self, steps: &[BenchStep]) -> Result<()> {
         for step in steps {
             let key = step.key(&self.plan);
             let guess = step.seconds(&self.plan);
             let needed = match step {
-                Step::Load { target, row_bytes } => self.load_is_needed(steps, *target, *row_bytes),
+                BenchStep::Load { target, row_bytes } => {
+                    self.load_is_needed(steps, *target, *row_bytes)
+                }
                 _ => !self.journal.is_done(&key),
             };
             if self.absent.contains(&step.target()) {
@@ -303,37 +306,41 @@ impl Bench {
         Ok(())
     }
 
-    fn load_is_needed(&self, steps: &[Step], target: usize, row_bytes: u32) -> bool {
+    fn load_is_needed(&self, steps: &[BenchStep], target: usize, row_bytes: u32) -> bool {
         let stock = row_bytes == self.plan.row_bytes[0];
         steps.iter().any(|step| {
             let uses = match step {
-                Step::Advise { from, .. } => *from == target && stock,
-                Step::Point { target: t, row_bytes: b, .. } => *t == target && *b == row_bytes,
-                Step::Jump { target: t } | Step::Hold { target: t } => *t == target && stock,
-                Step::Trial { target: t, trial, .. } => *t == target && stock && trial.needs_load(),
+                BenchStep::Advise { from, .. } => *from == target && stock,
+                BenchStep::Point { target: t, row_bytes: b, .. } => *t == target && *b == row_bytes,
+                BenchStep::Jump { target: t } | BenchStep::Hold { target: t } => {
+                    *t == target && stock
+                }
+                BenchStep::Trial { target: t, trial, .. } => {
+                    *t == target && stock && trial.needs_load()
+                }
                 _ => false,
             };
             uses && !self.journal.is_done(&step.key(&self.plan))
         })
     }
 
-    fn one_step(&mut self, step: &Step, key: &str) -> Result<()> {
+    fn one_step(&mut self, step: &BenchStep, key: &str) -> Result<()> {
         let begun = Instant::now();
         let settle = Duration::from_millis(self.plan.settle_ms);
-        if !matches!(step, Step::Load { .. }) && !signals::sleep_until(begun + settle) {
+        if !matches!(step, BenchStep::Load { .. }) && !signals::sleep_until(begun + settle) {
             return Err("interrupted".to_string());
         }
         let result = match step {
-            Step::Load { target, row_bytes } => self.load(*target, *row_bytes),
-            Step::Point { target, workload, row_bytes, threads, .. } => {
+            BenchStep::Load { target, row_bytes } => self.load(*target, *row_bytes),
+            BenchStep::Point { target, workload, row_bytes, threads, .. } => {
                 self.point(*target, workload, *row_bytes, *threads)
             }
-            Step::Advise { from, target } => advised::advise(self, *from, *target),
-            Step::Jump { target } => special::jump(self, *target),
-            Step::Replica { target } => lag::replica(self, *target),
-            Step::Restart { target, mib } => special::restart(self, *target, *mib),
-            Step::Hold { target } => self.hold(*target),
-            Step::Trial { target, trial, .. } => trial.run(self, *target),
+            BenchStep::Advise { from, target } => advised::advise(self, *from, *target),
+            BenchStep::Jump { target } => special::jump(self, *target),
+            BenchStep::Replica { target } => lag::replica(self, *target),
+            BenchStep::Restart { target, mib } => special::restart(self, *target, *mib),
+            BenchStep::Hold { target } => self.hold(*target),
+            BenchStep::Trial { target, trial, .. } => trial.run(self, *target),
         };
         if signals::stopped() {
             return Err("interrupted".to_string());
@@ -343,14 +350,15 @@ impl Bench {
         let failure = fields.get("failure").and_then(Value::as_str).map(String::from);
         fields.extend(self.named(step, key));
         fields.insert("took_s".to_string(), json!(begun.elapsed().as_secs_f64()));
-        let again = matches!(step, Step::Load { .. }) && self.journal.is_done(key);
+        let again = matches!(step, BenchStep::Load { .. }) && self.journal.is_done(key);
         if !again {
             self.journal.write(&Value::Object(fields.clone()))?;
         }
         match (failure, step) {
-            (Some(why), Step::Load { .. } | Step::Advise { .. } | Step::Hold { .. }) => {
-                return Err(format!("{key}: {why}"))
-            }
+            (
+                Some(why),
+                BenchStep::Load { .. } | BenchStep::Advise { .. } | BenchStep::Hold { .. },
+            ) => return Err(format!("{key}: {why}")),
             (Some(why), _) => {
                 self.failures += 1;
                 self.progress.note(&format!("{key}: FAILED: {why}"));
@@ -363,21 +371,21 @@ impl Bench {
         }
     }
 
-    fn named(&self, step: &Step, key: &str) -> Map<String, Value> {
+    fn named(&self, step: &BenchStep, key: &str) -> Map<String, Value> {
         let target = &self.plan.targets[step.target()].name;
         let mut line = json!({"key": key, "target": target});
         let more = match step {
-            Step::Load { row_bytes, .. } => json!({"kind": "load", "row_bytes": row_bytes}),
-            Step::Point { workload, row_bytes, threads, repetition, .. } => json!({
+            BenchStep::Load { row_bytes, .. } => json!({"kind": "load", "row_bytes": row_bytes}),
+            BenchStep::Point { workload, row_bytes, threads, repetition, .. } => json!({
                 "kind": "point", "workload": workload, "row_bytes": row_bytes,
                 "threads": threads, "repetition": repetition,
             }),
-            Step::Advise { .. } => json!({"kind": "advice"}),
-            Step::Jump { .. } => json!({"kind": "jump"}),
-            Step::Replica { .. } => json!({"kind": "replica"}),
-            Step::Restart { mib, .. } => json!({"kind": "restart", "mib": mib}),
-            Step::Hold { .. } => json!({"kind": "hold"}),
-            Step::Trial { trial, repetition, .. } => {
+            BenchStep::Advise { .. } => json!({"kind": "advice"}),
+            BenchStep::Jump { .. } => json!({"kind": "jump"}),
+            BenchStep::Replica { .. } => json!({"kind": "replica"}),
+            BenchStep::Restart { mib, .. } => json!({"kind": "restart", "mib": mib}),
+            BenchStep::Hold { .. } => json!({"kind": "hold"}),
+            BenchStep::Trial { trial, repetition, .. } => {
                 let mut line = trial.parameters();
                 line["kind"] = json!("trial");
                 line["trial"] = json!(trial.name());

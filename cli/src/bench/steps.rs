@@ -4,7 +4,7 @@ use super::plan::Plan;
 use super::trial::Trial;
 
 #[derive(Clone, Debug, PartialEq)]
-pub enum Step {
+pub enum BenchStep {
     Load {
         target: usize,
         row_bytes: u32,
@@ -43,21 +43,21 @@ pub enum Step {
     },
 }
 
-impl Step {
+impl BenchStep {
     /// Names the step in the results; the same for the same plan.
     pub fn key(&self, plan: &Plan) -> String {
         let name = |target: &usize| plan.targets[*target].name.as_str();
         match self {
-            Step::Load { target, row_bytes } => format!("load {} {row_bytes}", name(target)),
-            Step::Advise { target, .. } => format!("advise {}", name(target)),
-            Step::Point { target, workload, row_bytes, threads, repetition } => {
+            BenchStep::Load { target, row_bytes } => format!("load {} {row_bytes}", name(target)),
+            BenchStep::Advise { target, .. } => format!("advise {}", name(target)),
+            BenchStep::Point { target, workload, row_bytes, threads, repetition } => {
                 format!("point {} {workload} {row_bytes} {threads} {repetition}", name(target))
             }
-            Step::Jump { target } => format!("jump {}", name(target)),
-            Step::Replica { target } => format!("replica {}", name(target)),
-            Step::Restart { target, mib } => format!("restart {} {mib}", name(target)),
-            Step::Hold { target } => format!("hold {}", name(target)),
-            Step::Trial { target, trial, repetition } => {
+            BenchStep::Jump { target } => format!("jump {}", name(target)),
+            BenchStep::Replica { target } => format!("replica {}", name(target)),
+            BenchStep::Restart { target, mib } => format!("restart {} {mib}", name(target)),
+            BenchStep::Hold { target } => format!("hold {}", name(target)),
+            BenchStep::Trial { target, trial, repetition } => {
                 format!("trial {} {} {repetition}", name(target), trial.key())
             }
         }
@@ -65,14 +65,14 @@ impl Step {
 
     pub fn target(&self) -> usize {
         match self {
-            Step::Load { target, .. }
-            | Step::Advise { target, .. }
-            | Step::Point { target, .. }
-            | Step::Jump { target }
-            | Step::Replica { target }
-            | Step::Hold { target }
-            | Step::Trial { target, .. }
-            | Step::Restart { target, .. } => *target,
+            BenchStep::Load { target, .. }
+            | BenchStep::Advise { target, .. }
+            | BenchStep::Point { target, .. }
+            | BenchStep::Jump { target }
+            | BenchStep::Replica { target }
+            | BenchStep::Hold { target }
+            | BenchStep::Trial { target, .. }
+            | BenchStep::Restart { target, .. } => *target,
         }
     }
 
@@ -81,34 +81,34 @@ impl Step {
         // Starting and ending sysbench, settling and reading sizes take time too.
         let measured = f64::from(plan.seconds + plan.warmup) + 2.0;
         match self {
-            Step::Load { row_bytes, .. } => {
+            BenchStep::Load { row_bytes, .. } => {
                 let bytes = f64::from(plan.tables) * plan.rows as f64 * f64::from(row_bytes + 60);
                 5.0 + bytes / 8e6
             }
-            Step::Advise { .. } => 40.0,
-            Step::Point { .. } => measured,
-            Step::Jump { .. } => f64::from(plan.seconds) * 2.0 + 2.0,
-            Step::Replica { .. } => f64::from(plan.replica_seconds()) * 2.0 + 12.0,
-            Step::Restart { mib, .. } => 10.0 + *mib as f64 / 10.0,
-            Step::Hold { .. } => 2.0,
-            Step::Trial { trial, .. } => trial.seconds(plan),
+            BenchStep::Advise { .. } => 40.0,
+            BenchStep::Point { .. } => measured,
+            BenchStep::Jump { .. } => f64::from(plan.seconds) * 2.0 + 2.0,
+            BenchStep::Replica { .. } => f64::from(plan.replica_seconds()) * 2.0 + 12.0,
+            BenchStep::Restart { mib, .. } => 10.0 + *mib as f64 / 10.0,
+            BenchStep::Hold { .. } => 2.0,
+            BenchStep::Trial { trial, .. } => trial.seconds(plan),
         }
     }
 }
 
 /// Loads first; within each point the targets take turns, and another one begins each time.
-pub fn steps(plan: &Plan) -> Vec<Step> {
+pub fn steps(plan: &Plan) -> Vec<BenchStep> {
     let targets = plan.targets.len();
     let mut steps = Vec::new();
     let trials = plan.trials();
     if plan.has_points() || trials.iter().any(Trial::needs_load) {
         for &row_bytes in &plan.row_bytes {
-            steps.extend((0..targets).map(|target| Step::Load { target, row_bytes }));
+            steps.extend((0..targets).map(|target| BenchStep::Load { target, row_bytes }));
         }
     }
-    steps.extend(plan.advised().map(|(from, target)| Step::Advise { from, target }));
+    steps.extend(plan.advised().map(|(from, target)| BenchStep::Advise { from, target }));
     let is_held = |target: &usize| plan.held.contains(&plan.targets[*target].name);
-    steps.extend((0..targets).filter(is_held).map(|target| Step::Hold { target }));
+    steps.extend((0..targets).filter(is_held).map(|target| BenchStep::Hold { target }));
     let mut first = 0;
     for repetition in 1..=plan.repetitions {
         for round in rounds(plan, &trials) {
@@ -130,10 +130,10 @@ enum Round {
 }
 
 impl Round {
-    fn step(&self, target: usize, repetition: u32) -> Step {
+    fn step(&self, target: usize, repetition: u32) -> BenchStep {
         match self {
-            Round::Trial(trial) => Step::Trial { target, trial: trial.clone(), repetition },
-            Round::Point { workload, row_bytes, threads } => Step::Point {
+            Round::Trial(trial) => BenchStep::Trial { target, trial: trial.clone(), repetition },
+            Round::Point { workload, row_bytes, threads } => BenchStep::Point {
                 target,
                 workload: workload.clone(),
                 row_bytes: *row_bytes,
@@ -160,19 +160,19 @@ fn rounds(plan: &Plan, trials: &[Trial]) -> Vec<Round> {
 }
 
 /// What is measured once, whatever the number of repetitions.
-fn once(plan: &Plan, steps: &mut Vec<Step>) {
+fn once(plan: &Plan, steps: &mut Vec<BenchStep>) {
     let targets = plan.targets.len();
     if plan.step.is_some() {
-        steps.extend((0..targets).map(|target| Step::Jump { target }));
+        steps.extend((0..targets).map(|target| BenchStep::Jump { target }));
     }
     let private = |target: &usize| plan.targets[*target].is_private();
     if plan.replica {
         let has_binlog = |target: &usize| plan.targets[*target].has_binlog();
         let targets = (0..targets).filter(private).filter(has_binlog);
-        steps.extend(targets.map(|target| Step::Replica { target }));
+        steps.extend(targets.map(|target| BenchStep::Replica { target }));
     }
     for &mib in &plan.restart_mib {
-        steps.extend((0..targets).filter(private).map(|target| Step::Restart { target, mib }));
+        steps.extend((0..targets).filter(private).map(|target| BenchStep::Restart { target, mib }));
     }
 }
 
@@ -189,11 +189,12 @@ mod tests {
         let keys: BTreeSet<String> = steps.iter().map(|s| s.key(&plan)).collect();
         assert_eq!(keys.len(), steps.len());
         let count = plan.targets.len();
-        let points: Vec<&Step> = steps.iter().filter(|s| matches!(s, Step::Point { .. })).collect();
+        let points: Vec<&BenchStep> =
+            steps.iter().filter(|s| matches!(s, BenchStep::Point { .. })).collect();
         for (at, round) in points.chunks(count).enumerate() {
             assert_eq!(round.iter().map(|s| s.target()).collect::<BTreeSet<_>>().len(), count);
             assert_eq!(round[0].target(), at % count, "another target begins each time");
         }
-        assert!(steps.iter().any(|s| matches!(s, Step::Replica { .. })));
+        assert!(steps.iter().any(|s| matches!(s, BenchStep::Replica { .. })));
     }
 }

@@ -1,7 +1,7 @@
 //! Our own measurements: of commits, restarts, rollbacks, old snapshots, long loads, replicas and
 //! large rows. docs/bench.md describes each.
 
-use super::params::{Change, Params, When};
+use super::params::{Params, TxnStatement, When};
 use super::plan::Plan;
 use super::presets::arm;
 use super::target::TargetSpec;
@@ -134,7 +134,7 @@ fn restart(base: Plan) -> Plan {
         params: Params {
             size_gb: vec![1.0],
             when: vec![When::Commit, When::Middle],
-            change: vec![Change::Insert],
+            change: vec![TxnStatement::Insert],
             tps_seconds: Some(0),
             cold: Some(false),
             ..Params::default()
@@ -171,7 +171,7 @@ fn rollback(base: Plan) -> Plan {
         repetitions: 1,
         kind: Some(Kind::Rollback),
         params: Params {
-            change: vec![Change::Update, Change::Insert, Change::Delete],
+            change: vec![TxnStatement::Update, TxnStatement::Insert, TxnStatement::Delete],
             ..Params::default()
         },
         ..base
@@ -262,7 +262,7 @@ fn locks(base: Plan) -> Plan {
 #[cfg(test)]
 mod tests {
     use super::super::presets;
-    use super::super::steps::{steps, Step};
+    use super::super::steps::{steps, BenchStep};
     use super::*;
     use std::collections::BTreeSet;
 
@@ -273,7 +273,9 @@ mod tests {
             let steps = steps(&plan);
             let keys: BTreeSet<String> = steps.iter().map(|s| s.key(&plan)).collect();
             assert_eq!(keys.len(), steps.len(), "{name}");
-            assert!(steps.iter().any(|s| matches!(s, Step::Point { .. } | Step::Trial { .. })));
+            assert!(steps
+                .iter()
+                .any(|s| matches!(s, BenchStep::Point { .. } | BenchStep::Trial { .. })));
         }
     }
 
@@ -289,8 +291,8 @@ mod tests {
     #[test]
     fn alone_measurements_load_nothing_first() {
         let plan = presets::plan(Some("restart"), false).unwrap();
-        assert!(steps(&plan).iter().all(|s| matches!(s, Step::Trial { .. })));
+        assert!(steps(&plan).iter().all(|s| matches!(s, BenchStep::Trial { .. })));
         let plan = presets::plan(Some("soak"), false).unwrap();
-        assert!(matches!(steps(&plan)[0], Step::Load { .. }));
+        assert!(matches!(steps(&plan)[0], BenchStep::Load { .. }));
     }
 }

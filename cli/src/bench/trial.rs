@@ -1,6 +1,6 @@
 //! Measurements that are not one sysbench run: which there are, and their order.
 
-use super::params::{Change, When};
+use super::params::{TxnStatement, When};
 use super::plan::Plan;
 use super::run::Bench;
 use super::{follow, large, locks, receive, restart, rollback, soak};
@@ -29,11 +29,11 @@ pub enum Trial {
     Restart {
         gb: f64,
         when: When,
-        change: Change,
+        change: TxnStatement,
     },
     /// One transaction of the plan's rows, ROLLBACK, and what others see meanwhile.
     Rollback {
-        change: Change,
+        change: TxnStatement,
     },
     /// A stretch of mixed load, watched second by second.
     Soak,

@@ -4,7 +4,7 @@ use super::census::{Census, Decisions};
 use super::complete::Known;
 use super::events::{generation, header_gtids, Seen, Walker, MAGIC_BYTES};
 use super::record::{
-    bytes_head, encode_change, Authority, Change, FileInfo, GroupEnd, State, RECORD_BINLOG,
+    bytes_head, encode_change, Authority, FileInfo, GroupEnd, State, StateChange, RECORD_BINLOG,
     RECORD_BINLOG_STATE,
 };
 use super::recover::BinlogRecovery;
@@ -246,8 +246,8 @@ impl Binlog {
         inner.state.census.file = id;
         let census = inner.state.census.clone();
         let change = match first {
-            true => Change::Begin(info.clone(), census),
-            false => Change::File(info.clone(), census),
+            true => StateChange::Begin(info.clone(), census),
+            false => StateChange::File(info.clone(), census),
         };
         let tail = Tail {
             info,
@@ -263,24 +263,24 @@ impl Binlog {
     }
 
     /// Appends a state record. The note that is made next contains it.
-    pub(super) fn change(&self, inner: &mut Inner, change: Change) {
+    pub(super) fn change(&self, inner: &mut Inner, change: StateChange) {
         inner.state.sequence += 1;
         let payload = encode_change(inner.state.sequence, &change);
         let lsn = self.wal.append(RECORD_BINLOG_STATE, &[&payload]).lsn;
         let state = &mut inner.state;
         match change {
-            Change::Begin(info, _) | Change::File(info, _) => {
+            StateChange::Begin(info, _) | StateChange::File(info, _) => {
                 if state.authority != Authority::On {
                     state.begin_lsn = lsn;
                 }
                 state.authority = Authority::On;
                 state.next_id = state.next_id.max(info.id + 1);
             }
-            Change::End { settled } => {
+            StateChange::End { settled } => {
                 state.authority = if settled { Authority::Off } else { Authority::Ending };
             }
-            Change::True { .. } => {}
-            Change::Identity(identity) => state.identity = identity,
+            StateChange::True { .. } => {}
+            StateChange::Identity(identity) => state.identity = identity,
         }
         self.is_on.store(state.authority == Authority::On, Ordering::Release);
     }
@@ -296,7 +296,7 @@ impl Binlog {
         if inner.state.authority == Authority::Off {
             return Ok(());
         }
-        self.change(&mut inner, Change::End { settled: true });
+        self.change(&mut inner, StateChange::End { settled: true });
         inner.tails.clear();
         drop(inner);
         self.flush()
@@ -367,7 +367,7 @@ impl Binlog {
         }
         inner.state.census.lose(self.wal.end());
         if inner.state.authority == Authority::On {
-            self.change(inner, Change::End { settled: false });
+            self.change(inner, StateChange::End { settled: false });
         }
     }
 
@@ -502,7 +502,7 @@ impl Binlog {
         let mut inner = self.inner.lock();
         self.count_events(&mut inner, end, seen.as_deref());
         let seen = seen.filter(|list| list.len() <= SEEN_MAX);
-        self.change(&mut inner, Change::True { id, from, end, seen });
+        self.change(&mut inner, StateChange::True { id, from, end, seen });
         if let Some(tail) = inner.tails.iter_mut().find(|t| t.info.id == id) {
             tail.info.end = end;
             (tail.dirty_from, tail.is_filling) = (None, false);

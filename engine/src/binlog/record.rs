@@ -74,7 +74,7 @@ pub struct State {
 
 /// A state record.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum StateChange {
     /// Authority begins at `end` of this file.
     Begin(FileInfo, Census),
     /// The server goes on in this file.
@@ -154,25 +154,25 @@ fn read_file(r: &mut Reader<'_>) -> Result<FileInfo> {
     Ok(FileInfo { id, path, generation: r.u64()?, end: r.varint()? })
 }
 
-pub fn encode_change(sequence: u64, change: &Change) -> Vec<u8> {
+pub fn encode_change(sequence: u64, change: &StateChange) -> Vec<u8> {
     let mut out = Vec::with_capacity(64);
     put_varint(&mut out, sequence);
     match change {
-        Change::Begin(file, census) => {
+        StateChange::Begin(file, census) => {
             put_u8(&mut out, 1);
             put_file(&mut out, file);
             census.put(&mut out);
         }
-        Change::File(file, census) => {
+        StateChange::File(file, census) => {
             put_u8(&mut out, 2);
             put_file(&mut out, file);
             census.put(&mut out);
         }
-        Change::End { settled } => {
+        StateChange::End { settled } => {
             put_u8(&mut out, 3);
             put_u8(&mut out, u8::from(*settled));
         }
-        Change::True { id, from, end, seen } => {
+        StateChange::True { id, from, end, seen } => {
             put_u8(&mut out, 4);
             for v in [*id, *from, *end] {
                 put_varint(&mut out, v);
@@ -180,7 +180,7 @@ pub fn encode_change(sequence: u64, change: &Change) -> Vec<u8> {
             put_u8(&mut out, u8::from(seen.is_some()));
             put_seen(&mut out, seen.as_deref().unwrap_or_default());
         }
-        Change::Identity(identity) => {
+        StateChange::Identity(identity) => {
             put_u8(&mut out, 5);
             put_u64(&mut out, *identity);
         }
@@ -188,20 +188,20 @@ pub fn encode_change(sequence: u64, change: &Change) -> Vec<u8> {
     out
 }
 
-pub fn decode_change(payload: &[u8]) -> Result<(u64, Change)> {
+pub fn decode_change(payload: &[u8]) -> Result<(u64, StateChange)> {
     let mut r = Reader::new(payload, "binlog state record");
     let sequence = r.varint()?;
     let change = match r.u8()? {
-        1 => Change::Begin(read_file(&mut r)?, Census::read(&mut r)?),
-        2 => Change::File(read_file(&mut r)?, Census::read(&mut r)?),
-        3 => Change::End { settled: r.u8()? != 0 },
+        1 => StateChange::Begin(read_file(&mut r)?, Census::read(&mut r)?),
+        2 => StateChange::File(read_file(&mut r)?, Census::read(&mut r)?),
+        3 => StateChange::End { settled: r.u8()? != 0 },
         4 => {
             let (id, from, end) = (r.varint()?, r.varint()?, r.varint()?);
             let is_certain = r.u8()? != 0;
             let seen = read_seen(&mut r)?;
-            Change::True { id, from, end, seen: is_certain.then_some(seen) }
+            StateChange::True { id, from, end, seen: is_certain.then_some(seen) }
         }
-        5 => Change::Identity(r.u64()?),
+        5 => StateChange::Identity(r.u64()?),
         _ => return Err(r.fail("unknown change")),
     };
     r.finish()?;
@@ -221,12 +221,14 @@ pub fn describe_record(record: RecordRef<'_>) -> Result<String> {
     }
     let (sequence, change) = decode_change(record.payload)?;
     let text = match change {
-        Change::Begin(file, _) => format!("begins with {} at {}", file.path, file.end),
-        Change::File(file, _) => format!("goes on with {} at {}", file.path, file.end),
-        Change::End { settled: true } => "ends".to_owned(),
-        Change::End { settled: false } => "ends with a fault".to_owned(),
-        Change::True { id, from, end, .. } => format!("file {id} is synced from {from} to {end}"),
-        Change::Identity(identity) => format!("identity {identity:016x}"),
+        StateChange::Begin(file, _) => format!("begins with {} at {}", file.path, file.end),
+        StateChange::File(file, _) => format!("goes on with {} at {}", file.path, file.end),
+        StateChange::End { settled: true } => "ends".to_owned(),
+        StateChange::End { settled: false } => "ends with a fault".to_owned(),
+        StateChange::True { id, from, end, .. } => {
+            format!("file {id} is synced from {from} to {end}")
+        }
+        StateChange::Identity(identity) => format!("identity {identity:016x}"),
     };
     Ok(format!("{sequence}: {text}"))
 }

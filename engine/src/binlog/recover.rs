@@ -2,7 +2,7 @@
 
 use super::events::Walker;
 use super::record::{
-    decode_bytes, decode_change, Authority, BytesRecord, Change, FileInfo, GroupEnd, State,
+    decode_bytes, decode_change, Authority, BytesRecord, FileInfo, GroupEnd, State, StateChange,
     RECORD_BINLOG, RECORD_BINLOG_STATE,
 };
 use crate::base::{Error, Lsn, Result};
@@ -116,10 +116,10 @@ impl BinlogRecovery {
         }
     }
 
-    fn visit_change(&mut self, lsn: Lsn, sequence: u64, change: Change) -> Result<()> {
+    fn visit_change(&mut self, lsn: Lsn, sequence: u64, change: StateChange) -> Result<()> {
         // A large group is applied again whatever the note says: the bytes before it, which the
         // tail may hold in part, are of no use.
-        if let Change::True { id, from, end, ref seen } = change {
+        if let StateChange::True { id, from, end, ref seen } = change {
             let census = &mut self.state.census;
             if id == census.file && end > census.at {
                 let follows = from == census.at && seen.is_some();
@@ -141,7 +141,7 @@ impl BinlogRecovery {
         }
         self.state.sequence = sequence;
         match change {
-            Change::Begin(info, census) | Change::File(info, census) => {
+            StateChange::Begin(info, census) | StateChange::File(info, census) => {
                 self.reading = Reading::new(census.at);
                 self.state.census = census;
                 if self.state.authority != Authority::On {
@@ -153,10 +153,10 @@ impl BinlogRecovery {
                 self.state.next_id = self.state.next_id.max(info.id + 1);
                 self.traces.push(Trace { to: info.end, info, from: None });
             }
-            Change::End { settled: false } => self.state.authority = Authority::Ending,
-            Change::End { settled: true } => self.settle(),
-            Change::True { .. } => {}
-            Change::Identity(identity) => self.state.identity = identity,
+            StateChange::End { settled: false } => self.state.authority = Authority::Ending,
+            StateChange::End { settled: true } => self.settle(),
+            StateChange::True { .. } => {}
+            StateChange::Identity(identity) => self.state.identity = identity,
         }
         Ok(())
     }

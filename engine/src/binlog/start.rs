@@ -12,7 +12,7 @@ use super::index::{self, Index};
 use super::live::Binlog;
 use super::mark::Mark;
 use super::planted::{self, Bug};
-use super::record::{Authority, Change};
+use super::record::{Authority, StateChange};
 use super::recover::BinlogRecovery;
 use super::stats::add;
 use crate::base::{Error, Lsn, Result};
@@ -136,7 +136,7 @@ impl Binlog {
     fn forget_recovered(&self) -> Result<Completion> {
         let mut recovered = self.recovered.lock();
         if recovered.is_some() {
-            self.change(&mut self.inner.lock(), Change::End { settled: true });
+            self.change(&mut self.inner.lock(), StateChange::End { settled: true });
             self.flush()?;
             *recovered = None;
         }
@@ -183,7 +183,7 @@ impl Binlog {
             0 => self.os.entropy() | 1,
             drawn => drawn,
         };
-        self.change(&mut inner, Change::Identity(identity));
+        self.change(&mut inner, StateChange::Identity(identity));
         let mark = Mark { identity: inner.state.identity, sequence: inner.state.sequence };
         drop(inner);
         self.flush()?;

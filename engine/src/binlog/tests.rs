@@ -613,12 +613,12 @@ fn state_and_records_survive_encoding_and_no_truncation_is_accepted() {
         assert!(State::decode(&bytes[..cut]).is_err());
     }
     let changes = [
-        Change::Begin(info.clone(), census.clone()),
-        Change::File(info, census),
-        Change::End { settled: true },
-        Change::True { id: 1, from: 7, end: 1 << 33, seen: Some(seen) },
-        Change::True { id: 1, from: 7, end: 1 << 33, seen: None },
-        Change::Identity(1),
+        StateChange::Begin(info.clone(), census.clone()),
+        StateChange::File(info, census),
+        StateChange::End { settled: true },
+        StateChange::True { id: 1, from: 7, end: 1 << 33, seen: Some(seen) },
+        StateChange::True { id: 1, from: 7, end: 1 << 33, seen: None },
+        StateChange::Identity(1),
     ];
     for change in changes {
         let bytes = encode_change(8, &change);

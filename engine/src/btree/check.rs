@@ -21,10 +21,10 @@ pub struct TreeShape {
 /// Faults that one check of a tree collects: a damaged disk needs no longer list.
 const FAULTS_MAX: usize = 100;
 
-/// What one step of a check came to.
-enum Step {
+/// What the check of the nodes on the way to one leaf found.
+enum PathCheck {
     /// The leaf was verified; the next one begins here, if there is one.
-    Behind(Option<Vec<u8>>),
+    Verified(Option<Vec<u8>>),
     /// A node could not be verified; what lies under it ends here.
     Fault(Error, Option<Vec<u8>>),
 }
@@ -63,8 +63,8 @@ impl Tree {
             }
             self.bring_in(&at);
             let next = match self.check_path(&at, &mut shape) {
-                Ok(Step::Behind(next)) => next,
-                Ok(Step::Fault(error, next)) => {
+                Ok(PathCheck::Verified(next)) => next,
+                Ok(PathCheck::Fault(error, next)) => {
                     faults.push(error);
                     next
                 }
@@ -99,7 +99,7 @@ impl Tree {
     }
 
     /// Verifies the leaf of `at`, and all nodes above it that begin there. An error is the root's.
-    fn check_path(&self, at: &[u8], shape: &mut TreeShape) -> Result<Step> {
+    fn check_path(&self, at: &[u8], shape: &mut TreeShape) -> Result<PathCheck> {
         let mut guard = self.read_root()?;
         let root = Node::new(&guard);
         if at.is_empty() {
@@ -114,19 +114,19 @@ impl Tree {
             let begins_here = node.low() == at;
             if node.is_leaf() || begins_here {
                 if let Err(error) = check_page(&guard) {
-                    return Ok(Step::Fault(error.of_page(guard.page()), end));
+                    return Ok(PathCheck::Fault(error.of_page(guard.page()), end));
                 }
             }
             if node.is_leaf() {
                 shape.count_leaf(node, at);
-                return Ok(Step::Behind(node.high().map(<[u8]>::to_vec)));
+                return Ok(PathCheck::Verified(node.high().map(<[u8]>::to_vec)));
             }
             shape.inner_nodes += u64::from(begins_here);
             let slot = node.child_slot(at);
             end = high_of(node, slot);
             guard = match self.check_child(node, slot) {
                 Ok(child) => child,
-                Err(error) => return Ok(Step::Fault(error, end)),
+                Err(error) => return Ok(PathCheck::Fault(error, end)),
             };
         }
     }

@@ -33,7 +33,7 @@ pub struct TreeSize {
 }
 
 /// One node of a descent.
-struct Step {
+struct PathNode {
     page: PageId,
     level: u8,
     /// Slot of the child taken; in the leaf, entries in front of the bound.
@@ -60,11 +60,11 @@ impl Tree {
             Bound::Unbounded => self.path(Goal::Last, |n| n.count())?,
         };
         let entries = self.entries_between(from, &low, &high)?;
-        let leaf = |path: &[Step]| path.last().map_or(self.root, |step| step.page);
+        let leaf = |path: &[PathNode]| path.last().map_or(self.root, |step| step.page);
         Ok(RangeEstimate { entries, first_leaf: leaf(&low), last_leaf: leaf(&high) })
     }
 
-    fn entries_between(&self, from: &[u8], low: &[Step], high: &[Step]) -> Result<u64> {
+    fn entries_between(&self, from: &[u8], low: &[PathNode], high: &[PathNode]) -> Result<u64> {
         if low.len() != high.len() {
             // The root grew or shrank in between.
             return Ok(total(low).max(total(high)) as u64);
@@ -136,18 +136,18 @@ impl Tree {
         })
     }
 
-    fn path(&self, goal: Goal<'_>, in_leaf: impl Fn(Node<'_>) -> usize) -> Result<Vec<Step>> {
+    fn path(&self, goal: Goal<'_>, in_leaf: impl Fn(Node<'_>) -> usize) -> Result<Vec<PathNode>> {
         self.steps(|node| if node.is_leaf() { in_leaf(node) } else { goal.child_slot(node) })
     }
 
-    fn steps(&self, slot_of: impl Fn(Node<'_>) -> usize) -> Result<Vec<Step>> {
+    fn steps(&self, slot_of: impl Fn(Node<'_>) -> usize) -> Result<Vec<PathNode>> {
         let mut steps = Vec::new();
         let mut guard = self.read_root()?;
         loop {
             let node = Node::new(&guard);
             let slot = slot_of(node);
             let (page, level) = (node.page_id(), node.level());
-            steps.push(Step { page, level, slot, count: node.count() });
+            steps.push(PathNode { page, level, slot, count: node.count() });
             if node.is_leaf() {
                 return Ok(steps);
             }
@@ -166,12 +166,12 @@ fn middle_slot(node: Node<'_>, i: usize, n: usize) -> usize {
 }
 
 /// Entries under the first node if all nodes were like those of the path.
-fn total(path: &[Step]) -> f64 {
+fn total(path: &[PathNode]) -> f64 {
     path.iter().map(|step| step.count as f64).product()
 }
 
 /// None: there is no path, or not all have this length.
-fn mean_counts(paths: &[Vec<Step>], len: usize) -> Option<Vec<f64>> {
+fn mean_counts(paths: &[Vec<PathNode>], len: usize) -> Option<Vec<f64>> {
     if paths.is_empty() || paths.iter().any(|path| path.len() != len) {
         return None;
     }
@@ -181,7 +181,7 @@ fn mean_counts(paths: &[Vec<Step>], len: usize) -> Option<Vec<f64>> {
 
 /// Entries from the first path's end to the second's. They part at their first step. `inside`: the
 /// mean counts of nodes between them, from the children of the first step down.
-fn between(low: &[Step], high: &[Step], inside: Option<Vec<f64>>) -> u64 {
+fn between(low: &[PathNode], high: &[PathNode], inside: Option<Vec<f64>>) -> u64 {
     let (l, h) = (&low[0], &high[0]);
     let leaf = low.len() - 1;
     if leaf == 0 {

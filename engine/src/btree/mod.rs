@@ -53,5 +53,5 @@ pub use estimate::{RangeEstimate, TreeSize};
 pub use inspect::{describe_change, view_page, NodeView};
 pub use record::{decode_record, RECORD_TREE};
 pub use scan::{Direction, LeafEnd};
-pub use tree::{Change, Tree};
+pub use tree::{EntryEdit, Tree};
 pub use verify::check_page;

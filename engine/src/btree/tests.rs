@@ -35,12 +35,12 @@ fn get(tree: &Tree, key: &[u8]) -> Option<Vec<u8>> {
 }
 
 fn put(tree: &Tree, key: &[u8], value: &[u8]) {
-    let done = tree.change(key, &mut |_| Change::put(value, &b""[..], false)).unwrap();
+    let done = tree.change(key, &mut |_| EntryEdit::put(value, &b""[..], false)).unwrap();
     assert!(done.is_some());
 }
 
 fn remove(tree: &Tree, key: &[u8]) -> bool {
-    tree.change(key, &mut |_| Change::remove(&b"note"[..])).unwrap().is_some()
+    tree.change(key, &mut |_| EntryEdit::remove(&b"note"[..])).unwrap().is_some()
 }
 
 /// All entries by `scan_leaf`, in the direction.
@@ -130,7 +130,7 @@ fn random_step(tree: &Tree, model: &mut Model, draw: &mut Draw, remove_percent: 
         let expected = model.get(&key).cloned();
         let decide = &mut |old: Option<&[u8]>| {
             assert_eq!(old, expected.as_deref());
-            Change::put(&value[..], &b"n"[..], false)
+            EntryEdit::put(&value[..], &b"n"[..], false)
         };
         tree.change(&key, decide).unwrap();
         model.insert(key, value);
@@ -267,7 +267,7 @@ fn a_stamped_value_holds_the_lsn_of_its_record() {
         EntryHeader { flags: 0, txn: TxnId(u64::from(round) + 5), lsn }.put(&mut entry);
         entry.extend_from_slice(&[round; 150][..if round == 2 { 100 } else { 150 }]);
         entry.extend_from_slice(&[9; 50]);
-        let decide = &mut |_: Option<&[u8]>| Change::put(&entry[..], &b"undo"[..], true);
+        let decide = &mut |_: Option<&[u8]>| EntryEdit::put(&entry[..], &b"undo"[..], true);
         let appended = tree.change(b"row", decide).unwrap().unwrap();
         let stored = get(&tree, b"row").unwrap();
         let (header, payload) = EntryHeader::split(&stored).unwrap();
@@ -288,7 +288,7 @@ fn an_update_in_place_logs_only_what_differs() {
     let mut row = [7u8; 200];
     put(&tree, b"row", &row);
     row[120..124].fill(8);
-    let decide = &mut |_: Option<&[u8]>| Change::put(&row[..], &b""[..], true);
+    let decide = &mut |_: Option<&[u8]>| EntryEdit::put(&row[..], &b""[..], true);
     let appended = tree.change(b"row", decide).unwrap().unwrap();
     let record = env.wal.read(appended.lsn).unwrap();
     assert!(record.payload.len() < 20, "{} bytes", record.payload.len());
@@ -339,7 +339,7 @@ fn keys_and_values_over_the_limit_are_refused() {
     let env = new_env(1 << 20);
     let tree = Tree::create(env, TREE).unwrap();
     let put = |key: &[u8], value: &[u8]| {
-        tree.change(key, &mut |_| Change::put(value, &b""[..], false)).map(|_| ())
+        tree.change(key, &mut |_| EntryEdit::put(value, &b""[..], false)).map(|_| ())
     };
     put(&[1; KEY_BYTES_MAX], &[2; VALUE_BYTES_MAX]).unwrap();
     assert!(put(&[1; KEY_BYTES_MAX + 1], &[]).is_err());

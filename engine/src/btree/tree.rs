@@ -14,8 +14,8 @@ use std::borrow::Cow;
 use std::cell::RefCell;
 use std::sync::Arc;
 
-/// What is to become of an entry.
-pub enum Change<'a> {
+/// What is to become of an entry; not its *change*, which is bytes for a page.
+pub enum EntryEdit<'a> {
     Keep,
     /// `stamp`: the value's bytes at `base::entry::LSN_RANGE` become the LSN of the record.
     /// `note`: opaque bytes in front of the record; empty is none.
@@ -30,17 +30,17 @@ pub enum Change<'a> {
     },
 }
 
-impl<'a> Change<'a> {
+impl<'a> EntryEdit<'a> {
     pub fn put(
         value: impl Into<Cow<'a, [u8]>>,
         note: impl Into<Cow<'a, [u8]>>,
         stamp: bool,
     ) -> Self {
-        Change::Put { value: value.into(), note: note.into(), stamp }
+        EntryEdit::Put { value: value.into(), note: note.into(), stamp }
     }
 
     pub fn remove(note: impl Into<Cow<'a, [u8]>>) -> Self {
-        Change::Remove { note: note.into() }
+        EntryEdit::Remove { note: note.into() }
     }
 }
 
@@ -100,7 +100,7 @@ impl Tree {
     pub fn change<'c>(
         &self,
         key: &[u8],
-        decide: &mut dyn FnMut(Option<&[u8]>) -> Change<'c>,
+        decide: &mut dyn FnMut(Option<&[u8]>) -> EntryEdit<'c>,
     ) -> Result<Option<Appended>> {
         check_key(key)?;
         self.env.wal.admit_owed()?;
@@ -109,9 +109,9 @@ impl Tree {
             let node = Node::new(&leaf);
             let found = node.search(key);
             let (value, note, stamp) = match decide(found.ok().map(|slot| node.value(slot))) {
-                Change::Keep => return Ok(None),
-                Change::Put { value, note, stamp } => (value, note, stamp),
-                Change::Remove { note } => {
+                EntryEdit::Keep => return Ok(None),
+                EntryEdit::Put { value, note, stamp } => (value, note, stamp),
+                EntryEdit::Remove { note } => {
                     let Ok(slot) = found else { return Ok(None) };
                     return self.remove(leaf, key, slot, &note).map(Some);
                 }

@@ -20,7 +20,7 @@ use crate::os::rank::Rank;
 use crate::os::sync::{now_ns, Mutex, Ranked, RwLock};
 use crate::os::Os;
 use crate::store::Store;
-use crate::txn::{Context, Open, Owner, Session, Sweep};
+use crate::txn::{Context, OpenTxn, Owner, Session, Sweep};
 use crate::wal::Wal;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicU8, Ordering};
@@ -43,7 +43,7 @@ const PURGE_HELP_RECORDS: usize = 8;
 
 /// A prepared transaction without a session.
 pub(crate) struct Detached {
-    pub open: Arc<Open>,
+    pub open: Arc<OpenTxn>,
     pub owner: Arc<Owner>,
 }
 

@@ -122,7 +122,7 @@ ranks! {
     ToRevert,
     OpenXid,
     /// `txn`: ids, states and snapshots.
-    TableRegistry,
+    TableRoster,
     /// `txn`: ids below the horizon that are not committed.
     Exceptions,
     /// `db`: the bell of idle workers.

@@ -48,7 +48,7 @@ impl Marks {
 
 /// An entry that is not, or not so, in the snapshot. [`Entry::NONE`] means removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Change {
+pub struct MapChange {
     pub index: u16,
     /// Not yet taken by a checkpoint.
     pub is_new: bool,
@@ -68,7 +68,7 @@ pub struct Leaf {
 
 impl Leaf {
     /// The entries of the snapshot with `changes` on top.
-    pub fn new(entries: &[(usize, Entry)], changes: &[Change]) -> Box<Leaf> {
+    pub fn new(entries: &[(usize, Entry)], changes: &[MapChange]) -> Box<Leaf> {
         let mut leaf = Box::new(Leaf {
             entries: [Entry::NONE; LEAF_PAGES],
             moved: Marks::default(),
@@ -100,10 +100,10 @@ impl Leaf {
     }
 
     /// What is left of it when its entries go: the inverse of [`Leaf::new`].
-    pub fn changes(&self) -> Vec<Change> {
+    pub fn changes(&self) -> Vec<MapChange> {
         let count = self.moved.bits.iter().map(|word| word.count_ones() as usize).sum();
         let mut out = Vec::with_capacity(count);
-        out.extend(self.moved.iter().map(|index| Change {
+        out.extend(self.moved.iter().map(|index| MapChange {
             index: index as u16,
             is_new: self.changed.has(index),
             entry: self.entries[index],

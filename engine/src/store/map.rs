@@ -15,7 +15,7 @@
 //! new snapshot is due before the changes outgrow it ([`PageMap::changes_limit_bytes`]).
 
 use super::entry::{Entry, PAGE_ID_MAX};
-use super::leaf::{Change, Leaf, LEAF_BITS, LEAF_BYTES, LEAF_PAGES};
+use super::leaf::{Leaf, MapChange, LEAF_BITS, LEAF_BYTES, LEAF_PAGES};
 use super::snapshot::{Chunk, Snapshot};
 use crate::base::{PageId, Result};
 use crate::os::planted::{self, Bug};
@@ -30,7 +30,7 @@ const RESIDENT_MIN: usize = if SIMULATED || cfg!(test) { 1 } else { 8 };
 const CLOCK_STEPS_MAX: usize = 128;
 
 enum Held {
-    Out(Vec<Change>),
+    Out(Vec<MapChange>),
     In(Box<Leaf>),
 }
 
@@ -243,7 +243,7 @@ impl PageMap {
     }
 
     fn kept_bytes(&self) -> usize {
-        self.kept * std::mem::size_of::<Change>()
+        self.kept * std::mem::size_of::<MapChange>()
     }
 
     fn resident_max(&self) -> usize {
@@ -301,7 +301,7 @@ impl PageMap {
         match find(changes, index) {
             Ok(at) => changes[at].entry = entry,
             Err(at) => {
-                changes.insert(at, Change { index: index as u16, is_new: false, entry });
+                changes.insert(at, MapChange { index: index as u16, is_new: false, entry });
                 self.kept += 1;
             }
         }
@@ -310,7 +310,7 @@ impl PageMap {
     /// Loading is done: everything in the change log.
     pub fn loaded_changes(&mut self) -> impl Iterator<Item = (PageId, Entry)> + '_ {
         self.slots.iter_mut().enumerate().flat_map(|(leaf, slot)| {
-            let changes: &[Change] = match &mut slot.held {
+            let changes: &[MapChange] = match &mut slot.held {
                 Held::Out(changes) => {
                     changes.shrink_to_fit();
                     changes
@@ -407,6 +407,6 @@ impl PageMap {
     }
 }
 
-fn find(changes: &[Change], index: usize) -> std::result::Result<usize, usize> {
+fn find(changes: &[MapChange], index: usize) -> std::result::Result<usize, usize> {
     changes.binary_search_by_key(&index, |change| usize::from(change.index))
 }

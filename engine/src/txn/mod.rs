@@ -24,7 +24,7 @@
 //!    classical view, before the horizon passes what only the view tells.
 //! 6. Whoever reads an entry resolves its id under the same leaf latch (M9). Then an aborted id
 //!    can be forgotten as soon as its last entry is reverted, without an epoch.
-//! 7. A state-changing record is announced (`Open::begin_record`) before it is appended, so that
+//! 7. A state-changing record is announced (`OpenTxn::begin_record`) before it is appended, so that
 //!    a checkpoint's note never hides an outcome from the scan.
 //!
 //! Inner rooms with invariants of their own: `locks`, who waits; `versions`, what a version says and where it is
@@ -51,7 +51,7 @@ pub use cursor::Cursor;
 pub use locks::{Enqueued, Granted, LockManager, Mode, Owner, Ticket};
 pub(crate) use mover::Sweep;
 pub use read::{ReadMode, WaitPolicy};
-pub use registry::{Open, PurgeItem, Registry};
+pub use registry::{OpenTxn, PurgeItem, Registry};
 pub use session::{
     Context, Savepoint, Session, Stopped, RECORD_ABORT, RECORD_COMMIT, RECORD_PREPARE,
     RECORD_REVERTED,

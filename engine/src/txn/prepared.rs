@@ -1,7 +1,7 @@
 //! Prepared transactions and the trees they wrote: their sessions may be gone, and with them the
 //! server's metadata locks. A statement that replaces a table waits for them here.
 
-use super::registry::Open;
+use super::registry::OpenTxn;
 use super::session::{Context, Session};
 use super::{Enqueued, Mode, TxnState};
 use crate::base::{Error, Lsn, Result, TreeId};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 impl Context {
     /// The trees of its records; the clustered ones alone if its session told them.
-    fn trees_written(&self, open: &Open) -> Result<Vec<TreeId>> {
+    fn trees_written(&self, open: &OpenTxn) -> Result<Vec<TreeId>> {
         if let Some(known) = open.wrote() {
             return Ok(known.to_vec());
         }
@@ -30,7 +30,7 @@ impl Context {
     }
 
     /// Has the transaction uncommitted changes in `tree`, and is it prepared?
-    fn is_prepared_in(&self, open: &Open, tree: TreeId) -> Result<bool> {
+    fn is_prepared_in(&self, open: &OpenTxn, tree: TreeId) -> Result<bool> {
         if open.xid().is_none() || self.table.state(open.id) != TxnState::Prepared {
             return Ok(false);
         }
@@ -68,7 +68,7 @@ impl Session {
     }
 
     /// The place is a key that no entry has: the wait is for the end of its holder.
-    fn wait_for_end(&self, open: &Arc<Open>, tree: TreeId) -> Result<()> {
+    fn wait_for_end(&self, open: &Arc<OpenTxn>, tree: TreeId) -> Result<()> {
         let locks = &self.ctx.locks;
         match locks.enqueue(&self.owner, tree, b"", Mode::Exclusive, Some(open.id)) {
             Enqueued::Waiting(ticket) => self.wait(ticket)?,

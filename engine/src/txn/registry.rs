@@ -26,7 +26,7 @@ const BACKLOG_SMALL: usize = 64;
 const LARGE_BYTES: u64 = if SIMULATED { 8 << 10 } else { 256 << 10 };
 
 /// A transaction that has written.
-pub struct Open {
+pub struct OpenTxn {
     pub id: TxnId,
     /// At or before its first record.
     pub first_lsn: Lsn,
@@ -42,9 +42,9 @@ pub struct Open {
     wrote: OnceLock<Vec<TreeId>>,
 }
 
-impl Open {
+impl OpenTxn {
     pub fn new(id: TxnId, first_lsn: Lsn, last_lsn: Lsn) -> Self {
-        Open {
+        OpenTxn {
             id,
             first_lsn,
             last_lsn: AtomicU64::new(last_lsn.0),
@@ -147,11 +147,11 @@ struct Purge {
     queue: VecDeque<PurgeItem>,
     ids: HashSet<TxnId>,
     /// Large ones behind which older snapshots may read, in order of commit.
-    large: VecDeque<(Csn, Arc<Open>)>,
+    large: VecDeque<(Csn, Arc<OpenTxn>)>,
 }
 
 pub struct Registry {
-    open: Mutex<HashMap<TxnId, Arc<Open>>>,
+    open: Mutex<HashMap<TxnId, Arc<OpenTxn>>>,
     purge: Mutex<Purge>,
     /// Length of the purge's queue, for callers that only ask whether it is long.
     backlog: AtomicUsize,
@@ -168,7 +168,7 @@ impl Default for Registry {
 }
 
 impl Registry {
-    pub fn add(&self, open: Arc<Open>) {
+    pub fn add(&self, open: Arc<OpenTxn>) {
         self.open.lock().insert(open.id, open);
     }
 
@@ -177,8 +177,8 @@ impl Registry {
     }
 
     /// In order of id.
-    pub fn list(&self) -> Vec<Arc<Open>> {
-        let mut all: Vec<Arc<Open>> = self.open.lock().values().cloned().collect();
+    pub fn list(&self) -> Vec<Arc<OpenTxn>> {
+        let mut all: Vec<Arc<OpenTxn>> = self.open.lock().values().cloned().collect();
         all.sort_unstable_by_key(|open| open.id);
         all
     }
@@ -202,7 +202,7 @@ impl Registry {
 
     /// Remembers a committed transaction that the snapshots before `csn` do not see, if the part of its
     /// log that they can come back to is worth that.
-    pub fn note_committed(&self, csn: Csn, open: &Arc<Open>) {
+    pub fn note_committed(&self, csn: Csn, open: &Arc<OpenTxn>) {
         open.own_log_bytes
             .fetch_min(open.over_settled_bytes.load(Ordering::Relaxed), Ordering::Relaxed);
         if open.own_log_bytes() >= LARGE_BYTES {
@@ -223,7 +223,7 @@ impl Registry {
 
     /// The mover has passed so many bytes of these transactions.
     pub fn pass_own_log(&self, passed: &HashMap<TxnId, u64>) {
-        let pass = |open: &Open| {
+        let pass = |open: &OpenTxn| {
             if let Some(&bytes) = passed.get(&open.id) {
                 open.pass_own_log(bytes);
             }
@@ -305,8 +305,8 @@ impl Registry {
 mod tests {
     use super::*;
 
-    fn wrote(id: u64, bytes: u64) -> Arc<Open> {
-        let open = Arc::new(Open::new(TxnId(id), Lsn(1000), Lsn::ZERO));
+    fn wrote(id: u64, bytes: u64) -> Arc<OpenTxn> {
+        let open = Arc::new(OpenTxn::new(TxnId(id), Lsn(1000), Lsn::ZERO));
         open.begin_record(Lsn(1000));
         open.end_version(Appended { lsn: Lsn(1000), end: Lsn(1000 + bytes) }, true);
         open.end_version(Appended { lsn: Lsn(5000), end: Lsn(5010) }, false);

@@ -4,13 +4,13 @@
 //! Invariant (rules M8): an entry is touched on behalf of a record only while its writer and
 //! version LSN are still those of the record, checked under the leaf's exclusive latch.
 
-use super::registry::{Open, PurgeItem};
+use super::registry::{OpenTxn, PurgeItem};
 use super::session::{Context, Stopped, RECORD_REVERTED};
 use super::trees::TreeGate;
 use super::versions::{Note, VersionReader, VersionRecord};
 use super::TxnState;
 use crate::base::{Csn, EntryHeader, Error, Lsn, Result, TreeId, TxnId};
-use crate::btree::{decode_record, Change, RECORD_TREE};
+use crate::btree::{decode_record, EntryEdit, RECORD_TREE};
 use crate::os::planted::{self, Bug};
 use crate::os::sync::Mutex;
 use crate::wal::{ReadAhead, Record};
@@ -19,7 +19,7 @@ use std::ops::Bound;
 use std::sync::atomic::Ordering;
 
 /// One step along a transaction's record chain.
-pub struct Step {
+pub struct RevertStep {
     /// The transaction's record before this one; zero at the first.
     pub previous: Lsn,
     /// The entry that is no longer the transaction's, if its tree is still there.
@@ -75,13 +75,18 @@ impl Context {
     }
 
     /// Takes back the version that `txn` wrote at `lsn`, if it still stands.
-    pub(super) fn revert_own(&self, txn: TxnId, lsn: Lsn, record: VersionRecord) -> Result<Step> {
+    pub(super) fn revert_own(
+        &self,
+        txn: TxnId,
+        lsn: Lsn,
+        record: VersionRecord,
+    ) -> Result<RevertStep> {
         let is_there = self.revert_version(txn, lsn, &record)?;
         // An earlier version of its own keeps the row locked by its id.
         let is_own = |older: &[u8]| EntryHeader::split(older).is_ok_and(|(h, _)| h.txn == txn);
         let is_free = is_there && !record.replaced.as_deref().is_some_and(is_own);
         let reverted = is_free.then_some((record.tree, record.key));
-        Ok(Step { previous: record.previous_lsn, reverted })
+        Ok(RevertStep { previous: record.previous_lsn, reverted })
     }
 
     /// The version that `txn` wrote at `lsn`.
@@ -146,8 +151,10 @@ impl Context {
         with: Option<&[u8]>,
     ) -> Result<()> {
         self.change_if(gate, key, stands, &mut || match with {
-            Some(older) if !self.is_purged(older) => Change::put(older.to_vec(), Vec::new(), false),
-            _ => Change::remove(Vec::new()),
+            Some(older) if !self.is_purged(older) => {
+                EntryEdit::put(older.to_vec(), Vec::new(), false)
+            }
+            _ => EntryEdit::remove(Vec::new()),
         })
         .map(drop)
     }
@@ -159,7 +166,7 @@ impl Context {
         gate: &TreeGate,
         key: &[u8],
         stands: (TxnId, Lsn),
-        change: &mut dyn FnMut() -> Change<'c>,
+        change: &mut dyn FnMut() -> EntryEdit<'c>,
     ) -> Result<Met> {
         let mut met = Ok(Met::Nothing);
         gate.tree().change(key, &mut |current| {
@@ -173,7 +180,7 @@ impl Context {
             });
             match met {
                 Ok(Met::Itself) => change(),
-                _ => Change::Keep,
+                _ => EntryEdit::Keep,
             }
         })?;
         met
@@ -255,7 +262,7 @@ impl Context {
     /// Reverts the youngest records that are left of a transaction; answers the next one. Entries
     /// that were inserted go at the end, leaf by leaf: no older record of the transaction is
     /// about any of them. Work that a damaged page stops is put aside: nobody waits for an answer.
-    fn revert_piece(&self, open: &Open, left: &mut usize, ahead: &mut ReadAhead) -> Result<Lsn> {
+    fn revert_piece(&self, open: &OpenTxn, left: &mut usize, ahead: &mut ReadAhead) -> Result<Lsn> {
         let mut inserted: BTreeMap<TreeId, BTreeMap<Vec<u8>, Lsn>> = BTreeMap::new();
         let mut lsn = open.last_lsn();
         while *left > 0 && lsn != Lsn::ZERO {
@@ -365,14 +372,14 @@ impl Context {
 
     /// Removes a delete mark, if it still stands.
     pub(super) fn purge_mark(&self, tree: TreeId, key: &[u8], stands: (TxnId, Lsn)) -> Result<Met> {
-        let met = self.at_version(tree, key, stands, &mut || Change::remove(&[][..]));
+        let met = self.at_version(tree, key, stands, &mut || EntryEdit::remove(&[][..]));
         self.unless_put_aside(Stopped::Page(tree), met, Met::Nothing)
     }
 
     /// The same for a mark that its own record names. Damage costs this mark, and no mark of
     /// another page.
     fn purge_own(&self, mark: &VersionRecord, stands: (TxnId, Lsn)) -> Result<()> {
-        let remove = &mut || Change::remove(&[][..]);
+        let remove = &mut || EntryEdit::remove(&[][..]);
         let met = self.at_version(mark.tree, &mark.key, stands, remove);
         let is_lost = met.is_err();
         self.unless_put_aside(Stopped::Mark(mark.tree), met, Met::Nothing)?;
@@ -384,7 +391,7 @@ impl Context {
 
     /// What has become of a version.
     pub(super) fn look_at(&self, tree: TreeId, key: &[u8], stands: (TxnId, Lsn)) -> Result<Met> {
-        let met = self.at_version(tree, key, stands, &mut || Change::Keep);
+        let met = self.at_version(tree, key, stands, &mut || EntryEdit::Keep);
         self.unless_put_aside(Stopped::Page(tree), met, Met::Nothing)
     }
 
@@ -404,7 +411,7 @@ impl Context {
         tree: TreeId,
         key: &[u8],
         stands: (TxnId, Lsn),
-        change: &mut dyn FnMut() -> Change<'c>,
+        change: &mut dyn FnMut() -> EntryEdit<'c>,
     ) -> Result<Met> {
         let Some(gate) = self.trees.get(tree) else { return Ok(Met::Nothing) };
         let Some(_inside) = gate.enter() else { return Ok(Met::Nothing) };

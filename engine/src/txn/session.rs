@@ -6,7 +6,7 @@
 //! active, prepared --rollback--> idle (its entries are reverted behind its back)
 //! ```
 
-use super::registry::{Open, PurgeItem, Registry};
+use super::registry::{OpenTxn, PurgeItem, Registry};
 use super::trees::Trees;
 use super::versions::{OldVersions, VersionReader};
 use super::{Isolation, LockManager, Owner, Snapshot, TxnTable};
@@ -55,7 +55,7 @@ pub struct Context {
     /// Versions below the log's first kept byte.
     pub old: OldVersions,
     /// Rolled back, waiting for the background revert.
-    pub to_revert: Mutex<VecDeque<Arc<Open>>>,
+    pub to_revert: Mutex<VecDeque<Arc<OpenTxn>>>,
     pub report_wait: Box<WaitReport>,
     /// Whether work that damage stops is put aside.
     pub put_aside: OnceLock<Box<PutAside>>,
@@ -91,7 +91,7 @@ pub struct Savepoint {
 pub struct Session {
     pub(crate) ctx: Arc<Context>,
     pub(crate) owner: Arc<Owner>,
-    pub(crate) open: Option<Arc<Open>>,
+    pub(crate) open: Option<Arc<OpenTxn>>,
     pub(crate) isolation: Isolation,
     pub(crate) lock_timeout: Duration,
     /// REPLACE and ON DUPLICATE KEY UPDATE: what is in the way of an insert is locked exclusively.
@@ -138,7 +138,7 @@ impl Session {
     }
 
     /// Takes over a transaction that survived its session or a crash, to end it.
-    pub fn adopt(ctx: Arc<Context>, owner: Arc<Owner>, open: Arc<Open>) -> Self {
+    pub fn adopt(ctx: Arc<Context>, owner: Arc<Owner>, open: Arc<OpenTxn>) -> Self {
         let mut session = Session::new(ctx, owner);
         session.open = Some(open);
         session
@@ -180,14 +180,14 @@ impl Session {
     }
 
     /// The transaction's id, made at its first write.
-    pub(crate) fn ensure_open(&mut self) -> Arc<Open> {
+    pub(crate) fn ensure_open(&mut self) -> Arc<OpenTxn> {
         if let Some(open) = &self.open {
             return Arc::clone(open);
         }
         let first_lsn = self.ctx.wal.end();
         let id = self.ctx.table.allocate(first_lsn);
         self.ctx.locks.register_holder(&self.owner, id);
-        let open = Arc::new(Open::new(id, first_lsn, Lsn::ZERO));
+        let open = Arc::new(OpenTxn::new(id, first_lsn, Lsn::ZERO));
         self.ctx.registry.add(Arc::clone(&open));
         self.open = Some(Arc::clone(&open));
         open
@@ -301,7 +301,7 @@ impl Session {
 
     /// Gives the prepared transaction away, with its locks: it outlives this session, which is
     /// of no further use.
-    pub fn detach(&mut self) -> Option<(Arc<Open>, Arc<Owner>)> {
+    pub fn detach(&mut self) -> Option<(Arc<OpenTxn>, Arc<Owner>)> {
         let open = self.open.take()?;
         self.drop_snapshot();
         self.is_detached = true;

@@ -68,7 +68,7 @@ enum OpenState {
 }
 
 /// A transaction without an outcome, or aborted and not yet reverted.
-struct OpenTxn {
+struct RosterTxn {
     state: OpenState,
     first_lsn: Lsn,
 }
@@ -82,12 +82,13 @@ pub struct Unsettled {
     pub first_lsn: Lsn,
 }
 
-/// What changes under the table's mutex.
-struct Registry {
+/// The open transactions and the snapshots, with the next numbers: all that changes under the table's
+/// mutex.
+struct Roster {
     next: u64,
     /// The last csn given out; its state and those of all smaller ones are stored.
     watermark: u64,
-    open: BTreeMap<u64, OpenTxn>,
+    open: BTreeMap<u64, RosterTxn>,
     /// At most the lowest `first_lsn` in `open`; made exact by `oldest_needed_lsn`.
     low_lsn: Lsn,
     /// By registration number, so in order of csn.
@@ -116,9 +117,9 @@ pub struct TxnTable {
     /// Live snapshots that answer from a classical view.
     views: AtomicU64,
     words: Box<[AtomicU64]>,
-    /// Words of ids below the horizon that are not settled, sorted by id. Locked after `registry`.
+    /// Words of ids below the horizon that are not settled, sorted by id. Locked after `roster`.
     exceptions: RwLock<Vec<(u64, u64)>>,
-    registry: Mutex<Registry>,
+    roster: Mutex<Roster>,
 }
 
 impl TxnTable {
@@ -139,9 +140,9 @@ impl TxnTable {
             views: AtomicU64::new(0),
             words: (0..ring_ids).map(|_| AtomicU64::new(ACTIVE)).collect(),
             exceptions: RwLock::ranked(Rank::Exceptions, Vec::new()),
-            registry: Mutex::ranked(
-                Rank::TableRegistry,
-                Registry {
+            roster: Mutex::ranked(
+                Rank::TableRoster,
+                Roster {
                     next,
                     watermark: 0,
                     open: BTreeMap::new(),
@@ -155,14 +156,14 @@ impl TxnTable {
 
     /// Begins a transaction that writes. `first_lsn_bound` is the log's end, read before the call.
     pub fn allocate(&self, first_lsn_bound: Lsn) -> TxnId {
-        let mut registry = self.registry.lock();
-        self.make_room(&mut registry);
-        let id = registry.next;
+        let mut roster = self.roster.lock();
+        self.make_room(&mut roster);
+        let id = roster.next;
         assert!(id <= TXN_ID_MAX.0, "transaction ids are used up");
-        registry.next = id + 1;
-        registry.low_lsn = registry.low_lsn.min(first_lsn_bound);
-        let open = OpenTxn { state: OpenState::Active, first_lsn: first_lsn_bound };
-        registry.open.insert(id, open);
+        roster.next = id + 1;
+        roster.low_lsn = roster.low_lsn.min(first_lsn_bound);
+        let open = RosterTxn { state: OpenState::Active, first_lsn: first_lsn_bound };
+        roster.open.insert(id, open);
         self.word_of(id).store(ACTIVE, Ordering::Release);
         TxnId(id)
     }
@@ -201,8 +202,8 @@ impl TxnTable {
     }
 
     pub fn set_prepared(&self, id: TxnId) {
-        let mut registry = self.registry.lock();
-        let open = registry.open.get_mut(&id.0).expect("an open transaction");
+        let mut roster = self.roster.lock();
+        let open = roster.open.get_mut(&id.0).expect("an open transaction");
         assert_eq!(open.state, OpenState::Active);
         open.state = OpenState::Prepared;
         self.store(id.0, PREPARED);
@@ -212,27 +213,27 @@ impl TxnTable {
     /// state and moves the watermark under one short mutex: it does not allocate or fail, and
     /// never waits for I/O, a lock of a row or another commit.
     pub fn commit(&self, id: TxnId) -> Csn {
-        let mut registry = self.registry.lock();
-        let open = registry.open.remove(&id.0).expect("an open transaction");
+        let mut roster = self.roster.lock();
+        let open = roster.open.remove(&id.0).expect("an open transaction");
         assert_ne!(open.state, OpenState::Aborted);
-        if registry.open.is_empty() {
-            registry.low_lsn = Lsn(u64::MAX);
+        if roster.open.is_empty() {
+            roster.low_lsn = Lsn(u64::MAX);
         }
-        let csn = registry.watermark + 1;
+        let csn = roster.watermark + 1;
         self.store(id.0, committed_word(csn));
-        registry.watermark = csn;
+        roster.watermark = csn;
         Csn(csn)
     }
 
     /// Returns when a snapshot taken now includes `csn`: at once, since `commit` moves the
     /// watermark itself.
     pub fn wait_visible(&self, csn: Csn) {
-        debug_assert!(csn.0 <= self.registry.lock().watermark);
+        debug_assert!(csn.0 <= self.roster.lock().watermark);
     }
 
     pub fn abort(&self, id: TxnId) {
-        let mut registry = self.registry.lock();
-        let open = registry.open.get_mut(&id.0).expect("an open transaction");
+        let mut roster = self.roster.lock();
+        let open = roster.open.get_mut(&id.0).expect("an open transaction");
         open.state = OpenState::Aborted;
         self.store(id.0, ABORTED);
     }
@@ -240,11 +241,11 @@ impl TxnTable {
     /// Every entry of the aborted `id` is reverted. No epoch is needed (M9): whoever reads an
     /// entry resolves its id under the same leaf latch, so no reader can still ask for this one.
     pub fn forget(&self, id: TxnId) {
-        let mut registry = self.registry.lock();
-        let open = registry.open.remove(&id.0).expect("an aborted transaction");
+        let mut roster = self.roster.lock();
+        let open = roster.open.remove(&id.0).expect("an aborted transaction");
         assert_eq!(open.state, OpenState::Aborted);
-        if registry.open.is_empty() {
-            registry.low_lsn = Lsn(u64::MAX);
+        if roster.open.is_empty() {
+            roster.low_lsn = Lsn(u64::MAX);
         }
         if id.0 >= self.horizon.load(Ordering::Relaxed) {
             self.word_of(id.0).store(FORGOTTEN, Ordering::Release);
@@ -256,14 +257,14 @@ impl TxnTable {
     /// The log below this is not needed for any transaction that is open, prepared or aborted and
     /// not reverted; `Lsn(u64::MAX)` when there is none.
     pub fn oldest_needed_lsn(&self) -> Lsn {
-        let mut registry = self.registry.lock();
-        let low = registry.open.values().map(|open| open.first_lsn).min();
-        registry.low_lsn = low.unwrap_or(Lsn(u64::MAX));
-        registry.low_lsn
+        let mut roster = self.roster.lock();
+        let low = roster.open.values().map(|open| open.first_lsn).min();
+        roster.low_lsn = low.unwrap_or(Lsn(u64::MAX));
+        roster.low_lsn
     }
 
     pub fn next_id(&self) -> TxnId {
-        TxnId(self.registry.lock().next)
+        TxnId(self.roster.lock().next)
     }
 
     /// Every snapshot that counts csns sees what ids below it wrote, unless it was rolled back.
@@ -273,18 +274,18 @@ impl TxnTable {
 
     /// Moves the horizon over ids that every snapshot sees, or that become exceptions.
     pub fn advance_horizon(&self) {
-        let mut registry = self.registry.lock();
-        self.advance(&mut registry);
+        let mut roster = self.roster.lock();
+        self.advance(&mut roster);
     }
 
     pub fn stats(&self) -> TableStats {
-        let registry = self.registry.lock();
+        let roster = self.roster.lock();
         TableStats {
-            open: registry.open.len() as u64,
-            snapshots: registry.snapshots.len() as u64,
+            open: roster.open.len() as u64,
+            snapshots: roster.snapshots.len() as u64,
             views: self.views.load(Ordering::Relaxed),
             exceptions: self.exceptions.read().len() as u64,
-            ring_ids: registry.next - self.horizon.load(Ordering::Relaxed),
+            ring_ids: roster.next - self.horizon.load(Ordering::Relaxed),
         }
     }
 
@@ -292,7 +293,7 @@ impl TxnTable {
     pub fn restore(next: TxnId, unsettled: &[Unsettled]) -> Arc<TxnTable> {
         let table = Self::new(next);
         {
-            let mut registry = table.registry.lock();
+            let mut roster = table.roster.lock();
             let mut exceptions = table.exceptions.write();
             for one in unsettled {
                 let (state, word) = match one.prepared {
@@ -300,9 +301,9 @@ impl TxnTable {
                     false => (OpenState::Aborted, ABORTED),
                 };
                 assert!(one.id < next);
-                registry.open.insert(one.id.0, OpenTxn { state, first_lsn: one.first_lsn });
+                roster.open.insert(one.id.0, RosterTxn { state, first_lsn: one.first_lsn });
                 exceptions.push((one.id.0, word));
-                registry.low_lsn = registry.low_lsn.min(one.first_lsn);
+                roster.low_lsn = roster.low_lsn.min(one.first_lsn);
             }
             exceptions.sort_unstable();
             table.publish_exception_range(&exceptions);
@@ -312,12 +313,12 @@ impl TxnTable {
 
     /// Registers a snapshot of everything committed up to now; answers its number too.
     pub(super) fn register(&self, log_low: Lsn) -> (u64, Arc<Registered>) {
-        let mut registry = self.registry.lock();
-        let pin = registry.low_lsn.min(log_low);
+        let mut roster = self.roster.lock();
+        let pin = roster.low_lsn.min(log_low);
         // Nothing happened since the newest one: both are the same, and taking this one costs
         // neither an allocation nor a place in the map.
-        if let Some((&number, newest)) = registry.snapshots.last_key_value() {
-            let same = (newest.csn.0, newest.next.0) == (registry.watermark, registry.next);
+        if let Some((&number, newest)) = roster.snapshots.last_key_value() {
+            let same = (newest.csn.0, newest.next.0) == (roster.watermark, roster.next);
             if same && newest.pin <= pin {
                 newest.hold();
                 return (number, Arc::clone(newest));
@@ -325,29 +326,29 @@ impl TxnTable {
         }
         let low = self.horizon.load(Ordering::Relaxed);
         let shared = Arc::new(Registered::new(
-            Csn(registry.watermark),
+            Csn(roster.watermark),
             pin,
             TxnId(low.min(self.exception_low.load(Ordering::Relaxed))),
-            TxnId(registry.next),
+            TxnId(roster.next),
         ));
-        let number = registry.next_snapshot;
-        registry.next_snapshot += 1;
-        registry.snapshots.insert(number, Arc::clone(&shared));
+        let number = roster.next_snapshot;
+        roster.next_snapshot += 1;
+        roster.snapshots.insert(number, Arc::clone(&shared));
         (number, shared)
     }
 
     /// The oldest registration, with one hold more.
     pub(super) fn share_oldest(&self) -> Option<(u64, Arc<Registered>)> {
-        let registry = self.registry.lock();
-        let (&number, oldest) = registry.snapshots.iter().next()?;
+        let roster = self.roster.lock();
+        let (&number, oldest) = roster.snapshots.iter().next()?;
         oldest.hold();
         Some((number, Arc::clone(oldest)))
     }
 
     /// Those that may need a version below `lsn`, each with one hold more.
     pub(super) fn share_below(&self, lsn: Lsn) -> Vec<(u64, Arc<Registered>)> {
-        let registry = self.registry.lock();
-        let low = registry.snapshots.iter().filter(|(_, s)| s.pin < lsn);
+        let roster = self.roster.lock();
+        let low = roster.snapshots.iter().filter(|(_, s)| s.pin < lsn);
         low.map(|(&number, s)| {
             s.hold();
             (number, Arc::clone(s))
@@ -356,26 +357,26 @@ impl TxnTable {
     }
 
     pub(super) fn unregister(&self, number: u64) {
-        let mut registry = self.registry.lock();
-        let shared = registry.snapshots.get(&number).expect("a registered snapshot");
+        let mut roster = self.roster.lock();
+        let shared = roster.snapshots.get(&number).expect("a registered snapshot");
         if !shared.release() {
             return;
         }
         if shared.view().is_some() {
             self.views.fetch_sub(1, Ordering::Relaxed);
         }
-        registry.snapshots.remove(&number);
+        roster.snapshots.remove(&number);
     }
 
     /// The csn of the oldest snapshot; the watermark when there is none.
     pub fn oldest_snapshot_csn(&self) -> Csn {
-        let registry = self.registry.lock();
-        registry.snapshots.values().next().map_or(Csn(registry.watermark), |s| s.csn)
+        let roster = self.roster.lock();
+        roster.snapshots.values().next().map_or(Csn(roster.watermark), |s| s.csn)
     }
 
     /// The log below this is not needed by any snapshot.
     pub fn oldest_snapshot_pin(&self) -> Option<Lsn> {
-        self.registry.lock().snapshots.values().map(|s| s.pin).min()
+        self.roster.lock().snapshots.values().map(|s| s.pin).min()
     }
 
     /// Whether a registered snapshot of `snapshot_csn` sees what `id` wrote. Prefer
@@ -387,8 +388,8 @@ impl TxnTable {
         }
         let TxnState::Committed(csn) = self.state(id) else { return false };
         if csn == Csn::ZERO && self.views.load(Ordering::Acquire) > 0 {
-            let registry = self.registry.lock();
-            let same = registry.snapshots.values().find(|s| s.csn == snapshot_csn);
+            let roster = self.roster.lock();
+            let same = roster.snapshots.values().find(|s| s.csn == snapshot_csn);
             if let Some(view) = same.and_then(|s| s.view()) {
                 return view.sees(id);
             }
@@ -400,7 +401,7 @@ impl TxnTable {
         &self.words[id as usize & (self.words.len() - 1)]
     }
 
-    /// Stores the state of an open id, wherever it lives. Never allocates. Under the registry.
+    /// Stores the state of an open id, wherever it lives. Never allocates. Under the roster.
     fn store(&self, id: u64, word: u64) {
         if id >= self.horizon.load(Ordering::Relaxed) {
             self.word_of(id).store(word, Ordering::Release);
@@ -426,13 +427,13 @@ impl TxnTable {
 
     /// The csn up to which commits need not be told apart: every snapshot that is not a view
     /// sees them.
-    fn settled_csn(registry: &Registry) -> u64 {
-        let oldest = registry.snapshots.values().find(|s| s.view().is_none());
-        oldest.map_or(registry.watermark, |s| s.csn.0)
+    fn settled_csn(roster: &Roster) -> u64 {
+        let oldest = roster.snapshots.values().find(|s| s.view().is_none());
+        oldest.map_or(roster.watermark, |s| s.csn.0)
     }
 
-    fn advance(&self, registry: &mut Registry) {
-        let settled = Self::settled_csn(registry);
+    fn advance(&self, roster: &mut Roster) {
+        let settled = Self::settled_csn(roster);
         if !self.exceptions.read().is_empty() {
             self.retain_exceptions(|&(_, word)| !is_committed_by(word, settled));
         }
@@ -440,14 +441,14 @@ impl TxnTable {
         let old = self.horizon.load(Ordering::Relaxed);
         let mut horizon = old;
         let mut excepted = Vec::new();
-        while horizon < registry.next {
+        while horizon < roster.next {
             let word = self.word_of(horizon).load(Ordering::Relaxed);
             match word & TAG_MASK {
                 FORGOTTEN => {}
                 COMMITTED if word >> TAG_BITS <= settled => {}
                 COMMITTED => break,
                 _ if planted::is(Bug::HorizonTooHigh) => {}
-                _ if registry.next - horizon > lag => excepted.push((horizon, word)),
+                _ if roster.next - horizon > lag => excepted.push((horizon, word)),
                 _ => break,
             }
             horizon += 1;
@@ -466,26 +467,26 @@ impl TxnTable {
 
     /// Keeps the ring from filling: moves the horizon now and then, and when old snapshots hold
     /// it back turns the oldest of them into views.
-    fn make_room(&self, registry: &mut Registry) {
+    fn make_room(&self, roster: &mut Roster) {
         let ring = self.words.len() as u64;
-        let used = |registry: &Registry| registry.next - self.horizon.load(Ordering::Relaxed);
-        if registry.next % EXCEPTION_LAG_IDS.min(ring / 8) == 0 {
-            self.advance(registry);
+        let used = |roster: &Roster| roster.next - self.horizon.load(Ordering::Relaxed);
+        if roster.next % EXCEPTION_LAG_IDS.min(ring / 8) == 0 {
+            self.advance(roster);
         }
-        if used(registry) < ring / 4 * 3 {
+        if used(roster) < ring / 4 * 3 {
             return;
         }
-        self.advance(registry);
-        while used(registry) > ring / 2 && self.age_oldest(registry) {
-            self.advance(registry);
+        self.advance(roster);
+        while used(roster) > ring / 2 && self.age_oldest(roster) {
+            self.advance(roster);
         }
         // Without numbered snapshots only ids within the lag, a quarter, can be left.
-        assert!(used(registry) < ring);
+        assert!(used(roster) < ring);
     }
 
     /// Gives the oldest numbered snapshot a classical view; false when there is none.
-    fn age_oldest(&self, registry: &mut Registry) -> bool {
-        let oldest = registry.snapshots.values().find(|s| s.view().is_none());
+    fn age_oldest(&self, roster: &mut Roster) -> bool {
+        let oldest = roster.snapshots.values().find(|s| s.view().is_none());
         let Some(oldest) = oldest.map(Arc::clone) else { return false };
         let is_hidden = |word: u64| !is_committed_by(word, oldest.csn.0);
         let exceptions = self.exceptions.read();

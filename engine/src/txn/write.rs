@@ -1,14 +1,14 @@
 //! Writing one entry: conflict with the entry's writer, with explicit locks and with intervals,
 //! then the new version and its note in one log record.
 
-use super::registry::Open;
+use super::registry::OpenTxn;
 use super::session::{Savepoint, Session};
 use super::trees::TreeGate;
 use super::versions::{Note, VersionRecord};
 use super::{Enqueued, Mode, Ticket, TxnState};
 use crate::base::entry::{DELETED, FIRST};
 use crate::base::{EntryHeader, Error, Lsn, Result, TreeId, TxnId, ENTRY_HEADER_BYTES};
-use crate::btree::Change;
+use crate::btree::EntryEdit;
 use crate::os::planted::{self, Bug};
 use crate::wal::ReadAhead;
 
@@ -78,7 +78,7 @@ impl Session {
                 obstacle =
                     self.find_obstacle(&open, gate.id(), key, current, expect, &mut is_locked);
                 if obstacle.is_some() {
-                    return Change::Keep;
+                    return EntryEdit::Keep;
                 }
                 overtakes = self.overtakes(current);
                 over_settled = self.is_settled(current);
@@ -141,7 +141,7 @@ impl Session {
     /// this transaction beside the id in its entry.
     fn find_obstacle(
         &self,
-        open: &Open,
+        open: &OpenTxn,
         tree: TreeId,
         key: &[u8],
         current: Option<&[u8]>,
@@ -191,7 +191,7 @@ impl Session {
 
     fn foreign_writer(
         &self,
-        open: &Open,
+        open: &OpenTxn,
         tree: TreeId,
         key: &[u8],
         header: EntryHeader,
@@ -267,11 +267,11 @@ impl Session {
 
 /// The versioned entry and its note. `btree` stamps the record's LSN into the header.
 fn new_version(
-    open: &Open,
+    open: &OpenTxn,
     key: &[u8],
     payload: Option<&[u8]>,
     current: Option<&[u8]>,
-) -> Change<'static> {
+) -> EntryEdit<'static> {
     let mut flags = 0;
     if payload.is_none() {
         flags |= DELETED;
@@ -290,5 +290,5 @@ fn new_version(
         replaced: current,
         deletes: flags & DELETED != 0,
     };
-    Change::put(value, note.encode(), true)
+    EntryEdit::put(value, note.encode(), true)
 }

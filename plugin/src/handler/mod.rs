@@ -27,7 +27,7 @@ pub use bounds::ImageBound;
 pub use rows::Keyread;
 pub use scan::Find;
 pub use table::{name_keys, KeyStatistics};
-pub use write::Change;
+pub use write::UpdateOutcome;
 
 pub struct Handler {
     name: String,

@@ -16,7 +16,8 @@ use crate::shape::Index;
 use sluice_engine::base::Result;
 use sluice_engine::db::{Entry, RowWrite};
 
-pub enum Change {
+/// Of a row's UPDATE.
+pub enum UpdateOutcome {
     Done,
     Failed(i32),
 }
@@ -45,19 +46,19 @@ impl Handler {
         session: &mut Session,
         before: Record<'_>,
         after: Record<'_>,
-    ) -> Result<Change> {
+    ) -> Result<UpdateOutcome> {
         self.check_orders()?;
         self.note_touched(before, after);
         self.make_entries(0, before);
         self.make_entries(1, after);
         let [old, new] = &self.entries;
         if old.iter().zip(new).all(|(a, b)| a.key == b.key && a.payload == b.payload) {
-            return Ok(Change::Failed(HA_ERR_RECORD_IS_THE_SAME));
+            return Ok(UpdateOutcome::Failed(HA_ERR_RECORD_IS_THE_SAME));
         }
         let (old, new) = (as_entries(old), as_entries(new));
         let (old, new) = (RowWrite { entries: &old }, RowWrite { entries: &new });
         session.trx.set_replace(self.replace);
-        session.trx.update(&self.table, &old, &new).map(|()| Change::Done)
+        session.trx.update(&self.table, &old, &new).map(|()| UpdateOutcome::Done)
     }
 
     pub fn delete(&mut self, session: &mut Session, record: Record<'_>) -> Result<()> {

@@ -59,7 +59,7 @@ pub enum Fate {
     Blocks,
 }
 
-struct Change {
+struct DataChange {
     position: u64,
     entry: Entry,
     /// Made durable by data-sync writes.
@@ -68,7 +68,7 @@ struct Change {
 
 #[derive(Default)]
 struct History {
-    changes: Vec<Change>,
+    changes: Vec<DataChange>,
     /// Changes of the length that may be lost: place in the journal, length before.
     lengths: Vec<(u64, u64)>,
     created_at: u64,
@@ -226,7 +226,7 @@ impl AtRisk {
                 if entry.old_len != entry.new_len {
                     history.lengths.push((position, entry.old_len));
                 }
-                history.changes.push(Change { position, entry, except: Vec::new() });
+                history.changes.push(DataChange { position, entry, except: Vec::new() });
             }
             KIND_SYNCED => self.synced(&entry),
             KIND_SYNCED_ALL => {
@@ -379,7 +379,7 @@ impl AtRisk {
     }
 
     /// What `range` held before the change; zeros where the payload is shorter.
-    fn old_bytes(&self, change: &Change, range: &Range<u64>) -> io::Result<Vec<u8>> {
+    fn old_bytes(&self, change: &DataChange, range: &Range<u64>) -> io::Result<Vec<u8>> {
         let start = range.start - change.entry.offset;
         let wanted = range.end - range.start;
         let end = (start + wanted).min(change.entry.payload_bytes).max(start);
@@ -459,7 +459,7 @@ impl History {
         // The disk writes whole sectors.
         let range = range.start / SECTOR * SECTOR
             ..range.end.checked_next_multiple_of(SECTOR).unwrap_or(u64::MAX);
-        let covers = |outer: &Range<u64>, c: &Change| {
+        let covers = |outer: &Range<u64>, c: &DataChange| {
             outer.start <= c.entry.offset && c.entry.offset.saturating_add(c.entry.len) <= outer.end
         };
         self.changes.retain(|c| c.position >= mark || !covers(&range, c));
@@ -522,7 +522,7 @@ impl History {
     }
 }
 
-impl Change {
+impl DataChange {
     fn units(&self, unit: u64) -> Range<u64> {
         let end = self.entry.offset.saturating_add(self.entry.len);
         self.entry.offset / unit..end.div_ceil(unit)
@@ -530,7 +530,7 @@ impl Change {
 }
 
 /// The parts of a change in sectors that lose it, neighbours joined.
-fn runs(change: &Change, lose: impl Fn(u64) -> bool) -> Vec<Range<u64>> {
+fn runs(change: &DataChange, lose: impl Fn(u64) -> bool) -> Vec<Range<u64>> {
     let own = change.entry.offset..change.entry.offset.saturating_add(change.entry.len);
     let mut runs: Vec<Range<u64>> = Vec::new();
     for sector in change.units(SECTOR) {

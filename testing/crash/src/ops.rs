@@ -2,7 +2,7 @@
 //! must answer, and what it changes. Planning needs only the rows that the session sees, so the
 //! harness knows beforehand whether a statement must fail.
 
-use crate::record::{Blob, Change, Row, Rows, Table, KEYS, RANGE};
+use crate::record::{Blob, Row, RowChange, Rows, Table, KEYS, RANGE};
 use sluice_rig::rng::Rng;
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ pub enum Expect {
 pub struct Planned {
     pub sql: String,
     pub expect: Expect,
-    pub changes: Vec<Change>,
+    pub changes: Vec<RowChange>,
 }
 
 /// The keys of one table that one session owns, with their rows.
@@ -84,8 +84,8 @@ impl Scope<'_> {
         Some(Blob { seed: rng.next_u64(), len_bytes: rng.between(0, limit) as usize })
     }
 
-    fn put(&self, id: i64, row: Row) -> Change {
-        Change::Put(self.table, id, row)
+    fn put(&self, id: i64, row: Row) -> RowChange {
+        RowChange::Put(self.table, id, row)
     }
 }
 
@@ -152,7 +152,7 @@ pub fn replace(scope: &Scope, rng: &mut Rng) -> Option<Planned> {
     let sql = format!("REPLACE INTO {name} ({COLUMNS}) VALUES {}", values(&[(id, row.clone())]));
     let mut changes = Vec::new();
     if let Some(holder) = scope.holder_of(row.u) {
-        changes.push(Change::Delete(scope.table, holder));
+        changes.push(RowChange::Delete(scope.table, holder));
     }
     changes.push(scope.put(id, row));
     Some(Planned { sql, expect: Expect::Success, changes })
@@ -210,7 +210,7 @@ pub fn move_row(scope: &Scope, rng: &mut Rng) -> Option<Planned> {
     let to = scope.random_id(rng);
     let row = scope.get(from)?.clone();
     let mut plan = update_one(scope, from, format!("id = {to}"), row.clone());
-    plan.changes = vec![Change::Delete(scope.table, from), scope.put(to, row)];
+    plan.changes = vec![RowChange::Delete(scope.table, from), scope.put(to, row)];
     if to != from && scope.get(to).is_some() {
         plan.expect = Expect::Duplicate;
     }
@@ -220,7 +220,11 @@ pub fn move_row(scope: &Scope, rng: &mut Rng) -> Option<Planned> {
 pub fn delete_one(scope: &Scope, rng: &mut Rng) -> Option<Planned> {
     let id = *rng.pick(&scope.ids())?;
     let sql = format!("DELETE FROM {} WHERE id = {id}", scope.table.name());
-    Some(Planned { sql, expect: Expect::Rows(1), changes: vec![Change::Delete(scope.table, id)] })
+    Some(Planned {
+        sql,
+        expect: Expect::Rows(1),
+        changes: vec![RowChange::Delete(scope.table, id)],
+    })
 }
 
 /// Deletes through the secondary index.
@@ -229,7 +233,7 @@ pub fn delete_by_key(scope: &Scope, rng: &mut Rng) -> Option<Planned> {
     let hit: Vec<_> = scope.own().filter(|(_, row)| row.k == k).map(|(id, _)| id).collect();
     let sql = format!("DELETE FROM {} WHERE k = {k}", scope.table.name());
     let expect = Expect::Rows(hit.len() as u64);
-    let changes = hit.into_iter().map(|id| Change::Delete(scope.table, id)).collect();
+    let changes = hit.into_iter().map(|id| RowChange::Delete(scope.table, id)).collect();
     Some(Planned { sql, expect, changes })
 }
 

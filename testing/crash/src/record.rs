@@ -90,7 +90,7 @@ pub enum Ledger {
 }
 
 #[derive(Clone, Debug)]
-pub enum Change {
+pub enum RowChange {
     Put(Table, i64, Row),
     Delete(Table, i64),
     Auto(i64),
@@ -108,26 +108,26 @@ pub struct State {
     pub transfers: BTreeMap<(Ledger, i64), i64>,
 }
 
-pub fn apply_to_rows(rows: &mut Rows, change: &Change) {
+pub fn apply_to_rows(rows: &mut Rows, change: &RowChange) {
     match change {
-        Change::Put(table, id, row) => drop(rows.insert((*table, *id), row.clone())),
-        Change::Delete(table, id) => drop(rows.remove(&(*table, *id))),
+        RowChange::Put(table, id, row) => drop(rows.insert((*table, *id), row.clone())),
+        RowChange::Delete(table, id) => drop(rows.remove(&(*table, *id))),
         _ => {}
     }
 }
 
 impl State {
-    pub fn apply(&mut self, changes: &[Change]) {
+    pub fn apply(&mut self, changes: &[RowChange]) {
         for change in changes {
             apply_to_rows(&mut self.rows, change);
             match change {
-                Change::Auto(id) => drop(self.autos.insert(*id)),
-                Change::AutoDelete(id) => drop(self.autos.remove(id)),
-                Change::Journal(txn) => drop(self.journal.insert(*txn)),
-                Change::Transfer(ledger, id, amount) => {
+                RowChange::Auto(id) => drop(self.autos.insert(*id)),
+                RowChange::AutoDelete(id) => drop(self.autos.remove(id)),
+                RowChange::Journal(txn) => drop(self.journal.insert(*txn)),
+                RowChange::Transfer(ledger, id, amount) => {
                     *self.transfers.entry((*ledger, *id)).or_default() += amount
                 }
-                Change::Put(..) | Change::Delete(..) => {}
+                RowChange::Put(..) | RowChange::Delete(..) => {}
             }
         }
     }
@@ -198,7 +198,7 @@ pub struct Session {
     pub slot: usize,
     pub committed: State,
     /// Changes of the open transaction, in order.
-    pub pending: Vec<Change>,
+    pub pending: Vec<RowChange>,
     /// The commit of `pending` was sent and not answered.
     pub doubtful: bool,
     pub acknowledged: u64,
@@ -276,10 +276,10 @@ mod tests {
 
     fn session_with_doubt() -> Session {
         let mut session = Session::new(0);
-        session.pending = vec![Change::Put(Table::Main, 1, row(10))];
+        session.pending = vec![RowChange::Put(Table::Main, 1, row(10))];
         session.acknowledge();
         session.pending =
-            vec![Change::Put(Table::Main, 2, row(20)), Change::Put(Table::Main, 3, row(30))];
+            vec![RowChange::Put(Table::Main, 2, row(20)), RowChange::Put(Table::Main, 3, row(30))];
         session.doubtful = true;
         session
     }

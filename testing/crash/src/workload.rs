@@ -4,7 +4,7 @@
 
 use crate::ops::{self, Expect, Planned, Scope};
 use crate::record::{
-    apply_to_rows, Change, Ledger, Row, Rows, Session, Table, ACCOUNTS, OPENING_BALANCE,
+    apply_to_rows, Ledger, Row, RowChange, Rows, Session, Table, ACCOUNTS, OPENING_BALANCE,
 };
 use sluice_rig::client::{Client, Fault, DUPLICATE};
 use sluice_rig::rng::Rng;
@@ -43,7 +43,8 @@ enum Stop {
     Wrong,
 }
 
-type Step = Result<(), Stop>;
+/// The transaction goes on, or stops.
+type Flow = Result<(), Stop>;
 
 pub struct Worker<'a> {
     client: Client,
@@ -79,7 +80,7 @@ fn connect(socket: &Path) -> Option<Client> {
 }
 
 impl Worker<'_> {
-    fn transaction(&mut self) -> Step {
+    fn transaction(&mut self) -> Flow {
         if self.rng.one_in(5) {
             return self.autocommit();
         }
@@ -102,14 +103,14 @@ impl Worker<'_> {
         }
     }
 
-    fn commit(&mut self) -> Step {
+    fn commit(&mut self) -> Flow {
         self.record.doubtful = true;
         let answer = self.client.run("COMMIT");
         self.conclude(answer)
     }
 
     /// The answer to a commit, or to a statement that commits itself.
-    fn conclude(&mut self, answer: Result<(), Fault>) -> Step {
+    fn conclude(&mut self, answer: Result<(), Fault>) -> Flow {
         match answer {
             Ok(()) => self.acknowledged(),
             Err(Fault::Lost(_)) => Err(Stop::Lost),
@@ -120,12 +121,12 @@ impl Worker<'_> {
         }
     }
 
-    fn acknowledged(&mut self) -> Step {
+    fn acknowledged(&mut self) -> Flow {
         let mut reused = Vec::new();
         {
             let mut used = self.settings.used_autos.lock().unwrap_or_else(|e| e.into_inner());
             for change in &self.record.pending {
-                if let Change::Auto(id) = change {
+                if let RowChange::Auto(id) = change {
                     if !used.insert(*id) {
                         reused.push(*id);
                     }
@@ -139,7 +140,7 @@ impl Worker<'_> {
         }
     }
 
-    fn roll_back(&mut self) -> Step {
+    fn roll_back(&mut self) -> Flow {
         self.send("ROLLBACK")?;
         self.forget();
         Ok(())
@@ -151,7 +152,7 @@ impl Worker<'_> {
     }
 
     /// One statement that is its own transaction.
-    fn autocommit(&mut self) -> Step {
+    fn autocommit(&mut self) -> Flow {
         let plan = match self.rng.one_in(4) {
             true => Some(self.plan_journal()),
             false => self.plan(),
@@ -177,7 +178,7 @@ impl Worker<'_> {
         }
     }
 
-    fn step(&mut self) -> Step {
+    fn step(&mut self) -> Flow {
         match self.rng.between(1, 20) {
             1 if self.settings.has("savepoints") => self.savepoint(),
             2 | 3 if self.settings.has("transfers") => self.transfer(),
@@ -213,7 +214,7 @@ impl Worker<'_> {
     }
 
     /// Sends a planned statement inside a transaction and records what it changed.
-    fn execute(&mut self, plan: Planned) -> Step {
+    fn execute(&mut self, plan: Planned) -> Flow {
         match self.client.run(&plan.sql) {
             Ok(()) => {
                 self.check_answer(&plan)?;
@@ -226,7 +227,7 @@ impl Worker<'_> {
         }
     }
 
-    fn check_answer(&mut self, plan: &Planned) -> Step {
+    fn check_answer(&mut self, plan: &Planned) -> Flow {
         match plan.expect {
             Expect::Success => Ok(()),
             Expect::Rows(wanted) if wanted == self.client.matched() => Ok(()),
@@ -238,11 +239,11 @@ impl Worker<'_> {
         }
     }
 
-    fn send(&mut self, sql: &str) -> Step {
+    fn send(&mut self, sql: &str) -> Flow {
         self.client.run(sql).or_else(|fault| self.failed(fault, sql))
     }
 
-    fn failed(&mut self, fault: Fault, sql: &str) -> Step {
+    fn failed(&mut self, fault: Fault, sql: &str) -> Flow {
         match fault {
             Fault::Lost(_) => Err(Stop::Lost),
             Fault::Sql(code, text) => self.refused(code, &text, sql),
@@ -250,14 +251,14 @@ impl Worker<'_> {
     }
 
     /// Deadlock, lock wait timeout and write conflict are the server's right; nothing else is.
-    fn refused(&mut self, code: u16, text: &str, sql: &str) -> Step {
+    fn refused(&mut self, code: u16, text: &str, sql: &str) -> Flow {
         match code {
             1020 | 1205 | 1213 => Err(Stop::RolledBack),
             _ => self.wrong(format!("error {code} ({text}): {}", short(sql))),
         }
     }
 
-    fn wrong(&mut self, what: String) -> Step {
+    fn wrong(&mut self, what: String) -> Flow {
         self.record.violations.push(format!("session {}: {what}", self.record.slot));
         Err(Stop::Wrong)
     }
@@ -269,17 +270,17 @@ impl Worker<'_> {
         Planned {
             sql: format!("INSERT INTO journal VALUES ({txn}, {slot})"),
             expect: Expect::Rows(1),
-            changes: vec![Change::Journal(txn)],
+            changes: vec![RowChange::Journal(txn)],
         }
     }
 
-    fn write_journal(&mut self) -> Step {
+    fn write_journal(&mut self) -> Flow {
         let plan = self.plan_journal();
         self.execute(plan)
     }
 
     /// Some work after a savepoint that is then undone, or kept.
-    fn savepoint(&mut self) -> Step {
+    fn savepoint(&mut self) -> Flow {
         self.send("SAVEPOINT s")?;
         let (kept, view) = (self.record.pending.len(), self.view.clone());
         for _ in 0..self.rng.between(1, 4) {
@@ -297,7 +298,7 @@ impl Worker<'_> {
     }
 
     /// Moves money from one table to the other; every session uses the same accounts.
-    fn transfer(&mut self) -> Step {
+    fn transfer(&mut self) -> Flow {
         let amount = self.rng.between(-50, 50);
         for (ledger, name, sign) in [(Ledger::A, "accounts_a", -1), (Ledger::B, "accounts_b", 1)] {
             let id = self.rng.between(1, ACCOUNTS);
@@ -305,30 +306,35 @@ impl Worker<'_> {
             self.execute(Planned {
                 sql: format!("UPDATE {name} SET balance = balance + {change} WHERE id = {id}"),
                 expect: Expect::Rows(1),
-                changes: vec![Change::Transfer(ledger, id, change)],
+                changes: vec![RowChange::Transfer(ledger, id, change)],
             })?;
         }
         Ok(())
     }
 
-    fn auto_increment(&mut self) -> Step {
+    fn auto_increment(&mut self) -> Flow {
         let own: Vec<i64> = self.record.committed.autos.iter().copied().collect();
         if let Some(&id) = self.rng.pick(&own).filter(|_| own.len() > 100) {
-            if !self.record.pending.iter().any(|c| matches!(c, Change::AutoDelete(x) if *x == id)) {
+            if !self
+                .record
+                .pending
+                .iter()
+                .any(|c| matches!(c, RowChange::AutoDelete(x) if *x == id))
+            {
                 return self.execute(Planned {
                     sql: format!("DELETE FROM auto_rows WHERE id = {id}"),
                     expect: Expect::Rows(1),
-                    changes: vec![Change::AutoDelete(id)],
+                    changes: vec![RowChange::AutoDelete(id)],
                 });
             }
         }
         self.send(&format!("INSERT INTO auto_rows (session) VALUES ({})", self.record.slot))?;
-        self.record.pending.push(Change::Auto(self.client.last_insert_id()));
+        self.record.pending.push(RowChange::Auto(self.client.last_insert_id()));
         Ok(())
     }
 
     /// A session sees its own changes.
-    fn read_row(&mut self) -> Step {
+    fn read_row(&mut self) -> Flow {
         let keys: Vec<_> = self.view.keys().copied().collect();
         let Some(&(table, id)) = self.rng.pick(&keys) else { return Ok(()) };
         let sql = format!("SELECT k, u, pad FROM {} WHERE id = {id}", table.name());
@@ -341,7 +347,7 @@ impl Worker<'_> {
     }
 
     /// The secondary index shows exactly the rows that the session sees.
-    fn read_index(&mut self) -> Step {
+    fn read_index(&mut self) -> Flow {
         let (low, high) = (self.record.base(), self.record.base() + crate::record::RANGE - 1);
         let sql = format!(
             "SELECT id FROM main_rows FORCE INDEX (k) WHERE k BETWEEN {low} AND {high} ORDER BY id"
@@ -356,8 +362,8 @@ impl Worker<'_> {
 
     /// Money is neither made nor lost, in any snapshot. Not after a transfer of its own: then a
     /// snapshot sees its own row on top of a later one of others, but not their other half.
-    fn read_total(&mut self) -> Step {
-        if self.record.pending.iter().any(|change| matches!(change, Change::Transfer(..))) {
+    fn read_total(&mut self) -> Flow {
+        if self.record.pending.iter().any(|change| matches!(change, RowChange::Transfer(..))) {
             return Ok(());
         }
         let seen: Vec<i64> = self.query(

@@ -6,7 +6,7 @@ use crate::orders::Ending;
 use crate::rules::Counts;
 use crate::run::{Runner, Stepped};
 use crate::schema::Style;
-use crate::script::Step;
+use crate::script::ScriptStep;
 use crate::world::World;
 use sluice_rig::rng::Rng;
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use std::io;
 
 #[derive(Default)]
 pub struct Case {
-    pub steps: Vec<Step>,
+    pub steps: Vec<ScriptStep>,
     pub found: Option<Difference>,
     /// Of several sessions: how the case came to the difference.
     pub ending: Option<Ending>,
@@ -65,7 +65,7 @@ impl Case {
         generator: &mut Generator,
         planned: Planned,
     ) -> io::Result<()> {
-        let step = Step::sql(0, planned.sql);
+        let step = ScriptStep::sql(0, planned.sql);
         self.steps.push(step.clone());
         match runner.step(&step)? {
             Stepped::Same(outcome) => {

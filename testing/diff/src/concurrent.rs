@@ -10,7 +10,7 @@ use crate::gen::{Effect, Generator};
 use crate::load;
 use crate::run::{Runner, Stepped};
 use crate::schema::{Style, Table, PRIMARY, SPARE};
-use crate::script::{Action, Step};
+use crate::script::{Action, ScriptStep};
 use crate::session::{CACHE_MARK, SIDE_MARK};
 use crate::settings::LEVELS;
 use crate::world::World;
@@ -29,13 +29,13 @@ pub fn several(
     let mut generator = Generator::new(rng, Style { small: true, ..style });
     let mut runner = Runner::new(world, sessions)?;
     for planned in generator.tables_for_sessions() {
-        let step = Step::sql(0, planned.sql);
+        let step = ScriptStep::sql(0, planned.sql);
         case.take(&mut runner, &mut generator, step, planned.effect)?;
     }
     let cache = generator.rng.percent(30);
     for session in 0..sessions {
         for sql in opening(&mut generator.rng, cache) {
-            case.take(&mut runner, &mut generator, Step::sql(session, sql), None)?;
+            case.take(&mut runner, &mut generator, ScriptStep::sql(session, sql), None)?;
         }
     }
     while case.steps.len() < length && case.found.is_none() && !runner.parted.is_over() {
@@ -59,7 +59,7 @@ impl Case {
         &mut self,
         runner: &mut Runner,
         generator: &mut Generator,
-        step: Step,
+        step: ScriptStep,
         effect: Option<Effect>,
     ) -> io::Result<()> {
         if self.found.is_some() || runner.parted.is_over() {
@@ -93,17 +93,17 @@ fn opening(rng: &mut Rng, cache: bool) -> Vec<String> {
     all
 }
 
-fn next(generator: &mut Generator, runner: &Runner, cache: bool) -> Vec<Step> {
+fn next(generator: &mut Generator, runner: &Runner, cache: bool) -> Vec<ScriptStep> {
     let rng = &mut generator.rng;
     let free: Vec<usize> = (0..runner.sessions()).filter(|s| !runner.waits(*s)).collect();
     let waiting: Vec<usize> = (0..runner.sessions()).filter(|s| runner.waits(*s)).collect();
     let kill = rng.percent(2) || free.is_empty();
     if let Some(session) = rng.pick(&waiting).copied().filter(|_| kill) {
-        return vec![Step { session, action: Action::Kill }];
+        return vec![ScriptStep { session, action: Action::Kill }];
     }
     let Some(session) = rng.pick(&free).copied() else { return Vec::new() };
     if rng.percent(2) {
-        return vec![Step { session, action: Action::Disconnect }];
+        return vec![ScriptStep { session, action: Action::Disconnect }];
     }
     let Some(table) = rng.pick(&generator.tables).cloned() else { return Vec::new() };
     let texts = match rng.weighted(&[24, 26, 18, 18, 4, 5, 2, 3]) {
@@ -116,7 +116,7 @@ fn next(generator: &mut Generator, runner: &Runner, cache: bool) -> Vec<Step> {
         6 => vec![ddl(rng, &table)],
         _ => opening(rng, cache),
     };
-    texts.into_iter().map(|text| Step::sql(session, text)).collect()
+    texts.into_iter().map(|text| ScriptStep::sql(session, text)).collect()
 }
 
 fn transaction(rng: &mut Rng) -> Vec<String> {

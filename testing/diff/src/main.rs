@@ -38,7 +38,7 @@ use args::Options;
 use case::Case;
 use compare::Difference;
 use rules::Counts;
-use script::Step;
+use script::ScriptStep;
 use sluice_rig::place::{self, WorkDir};
 use sluice_rig::rng::Rng;
 use std::collections::BTreeMap;
@@ -176,7 +176,7 @@ fn report(
     options: &Options,
     world: &mut World,
     number: u64,
-    steps: &[Step],
+    steps: &[ScriptStep],
     found: &Difference,
 ) -> io::Result<()> {
     println!("case {number}: {}", text_of(found));

@@ -8,7 +8,7 @@ use crate::claims::{only, table_of, Image, Images};
 use crate::compare::compare;
 use crate::rules::{Counts, DEADLOCK, MIXED, ORDER, WOKEN};
 use crate::run::{Runner, Stepped};
-use crate::script::{sessions, Action, Step};
+use crate::script::{sessions, Action, ScriptStep};
 use crate::session::{Outcome, Row, SIDES};
 use crate::world::World;
 use std::collections::BTreeSet;
@@ -18,7 +18,7 @@ use std::io;
 #[derive(Clone)]
 pub struct Ending {
     /// Up to the step that differs.
-    pub steps: Vec<Step>,
+    pub steps: Vec<ScriptStep>,
     /// It was the last step, not the checks behind it.
     pub at_step: bool,
     /// Sessions at work at once in the last step, with the step that sent their statements.
@@ -188,9 +188,9 @@ fn orders(crowd: &[(usize, usize)]) -> Vec<Vec<(usize, usize)>> {
 }
 
 /// What DDL does before it asks for its metadata lock, which the woken statements hold.
-fn commit_of_ddl(last: &Step) -> Option<Step> {
+fn commit_of_ddl(last: &ScriptStep) -> Option<ScriptStep> {
     let Action::Sql(sql) = &last.action else { return None };
-    is_ddl(sql).then(|| Step::sql(last.session, "COMMIT"))
+    is_ddl(sql).then(|| ScriptStep::sql(last.session, "COMMIT"))
 }
 
 /// The statements of the crowd are left out where they were, and sent after the last step; or before it
@@ -198,12 +198,12 @@ fn commit_of_ddl(last: &Step) -> Option<Step> {
 fn in_order(world: &mut World, ending: &Ending, order: &[(usize, usize)]) -> io::Result<Ordered> {
     let last = ending.steps.len();
     let later: Vec<(usize, usize)> = order.iter().copied().filter(|(_, at)| *at < last).collect();
-    let stays = |(index, step): (usize, &Step)| {
+    let stays = |(index, step): (usize, &ScriptStep)| {
         let sent = later.iter().find(|(session, _)| *session == step.session);
         let gone = sent.is_some_and(|(_, at)| index + 1 >= *at) && step.action != Action::Kill;
         (!gone).then(|| step.clone())
     };
-    let mut steps: Vec<Step> = ending.steps.iter().enumerate().filter_map(stays).collect();
+    let mut steps: Vec<ScriptStep> = ending.steps.iter().enumerate().filter_map(stays).collect();
     let tail = later.iter().map(|(_, at)| ending.steps[*at - 1].clone());
     let before = steps.len();
     match steps.last().and_then(commit_of_ddl) {

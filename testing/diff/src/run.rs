@@ -13,7 +13,7 @@ use crate::orders::{explain, Ending};
 use crate::pairs::{Pairs, LOCK_WAIT_TIMEOUT};
 use crate::plans;
 use crate::rules::{Counts, CAUGHT_UP, COMMITTED, ELSEWHERE, IMMUNE, NUMBERS, PLAN, UNFINISHED};
-use crate::script::{Action, Step};
+use crate::script::{Action, ScriptStep};
 use crate::session::{Outcome, SIDES};
 use crate::verify;
 use crate::world::World;
@@ -85,7 +85,7 @@ impl<'w> Runner<'w> {
         self.pairs.talks[session].is_open()
     }
 
-    pub fn step(&mut self, step: &Step) -> io::Result<Stepped> {
+    pub fn step(&mut self, step: &ScriptStep) -> io::Result<Stepped> {
         let begun = Instant::now();
         let stepped = match self.run_step(step)? {
             Stepped::Differs(found) => Stepped::Differs(found),
@@ -99,7 +99,7 @@ impl<'w> Runner<'w> {
         Ok(stepped)
     }
 
-    fn show(&self, step: &Step, stepped: &Stepped) {
+    fn show(&self, step: &ScriptStep, stepped: &Stepped) {
         let end = match stepped {
             Stepped::Same(_) => "",
             Stepped::Waits => "waits",
@@ -128,7 +128,7 @@ impl<'w> Runner<'w> {
         }
     }
 
-    fn run_step(&mut self, step: &Step) -> io::Result<Stepped> {
+    fn run_step(&mut self, step: &ScriptStep) -> io::Result<Stepped> {
         self.books.begin_step(self.pairs.waiting());
         match &step.action {
             Action::Sql(_) if self.waits(step.session) => Ok(Stepped::Skipped),
@@ -444,7 +444,7 @@ fn deaf(session: usize, sql: String, limit: Duration, end: &str) -> Difference {
 
 impl Runner<'_> {
     /// How `steps` have ended in a difference; `None`: by the checks at the end, without one.
-    pub fn ending(&self, steps: &[Step], at_step: bool) -> Ending {
+    pub fn ending(&self, steps: &[ScriptStep], at_step: bool) -> Ending {
         let books = &self.books;
         Ending {
             steps: steps.to_vec(),
@@ -461,7 +461,7 @@ impl Runner<'_> {
 /// Runs a script from empty databases.
 pub fn run_script(
     world: &mut World,
-    steps: &[Step],
+    steps: &[ScriptStep],
     counts: &mut Counts,
     strict: bool,
 ) -> io::Result<Option<Difference>> {
@@ -481,7 +481,10 @@ pub fn run_script(
     Ok(found)
 }
 
-fn run_steps(runner: &mut Runner, steps: &[Step]) -> io::Result<(Option<Difference>, Ending)> {
+fn run_steps(
+    runner: &mut Runner,
+    steps: &[ScriptStep],
+) -> io::Result<(Option<Difference>, Ending)> {
     for (index, step) in steps.iter().enumerate() {
         match runner.step(step)? {
             Stepped::Differs(found) => {

@@ -13,14 +13,14 @@ pub enum Action {
 }
 
 #[derive(Clone, PartialEq, Debug)]
-pub struct Step {
+pub struct ScriptStep {
     pub session: usize,
     pub action: Action,
 }
 
-impl Step {
-    pub fn sql(session: usize, text: impl Into<String>) -> Step {
-        Step { session, action: Action::Sql(text.into()) }
+impl ScriptStep {
+    pub fn sql(session: usize, text: impl Into<String>) -> ScriptStep {
+        ScriptStep { session, action: Action::Sql(text.into()) }
     }
 
     pub fn text(&self) -> &str {
@@ -37,11 +37,11 @@ pub fn is_strict(text: &str) -> bool {
     text.lines().any(|line| line.trim() == "-- strict")
 }
 
-pub fn sessions(steps: &[Step]) -> usize {
+pub fn sessions(steps: &[ScriptStep]) -> usize {
     steps.iter().map(|s| s.session + 1).max().unwrap_or(1)
 }
 
-pub fn write(header: &[String], steps: &[Step]) -> String {
+pub fn write(header: &[String], steps: &[ScriptStep]) -> String {
     let mut out = String::new();
     for line in header {
         for part in line.lines() {
@@ -67,7 +67,7 @@ pub fn write(header: &[String], steps: &[Step]) -> String {
     out
 }
 
-pub fn parse(text: &str) -> Result<Vec<Step>, String> {
+pub fn parse(text: &str) -> Result<Vec<ScriptStep>, String> {
     let mut session = 0;
     let mut steps = Vec::new();
     for (at, line) in text.lines().enumerate() {
@@ -78,13 +78,13 @@ pub fn parse(text: &str) -> Result<Vec<Step>, String> {
                     let number = number.parse::<usize>().ok().filter(|n| (1..=64).contains(n));
                     session = number.ok_or(format!("line {}: no session", at + 1))? - 1;
                 }
-                ["disconnect"] => steps.push(Step { session, action: Action::Disconnect }),
-                ["kill"] => steps.push(Step { session, action: Action::Kill }),
+                ["disconnect"] => steps.push(ScriptStep { session, action: Action::Disconnect }),
+                ["kill"] => steps.push(ScriptStep { session, action: Action::Kill }),
                 _ => {}
             }
         } else if !line.is_empty() {
             let sql = line.strip_suffix(';').ok_or(format!("line {}: no ; at the end", at + 1))?;
-            steps.push(Step::sql(session, sql));
+            steps.push(ScriptStep::sql(session, sql));
         }
     }
     Ok(steps)
@@ -97,11 +97,11 @@ mod tests {
     #[test]
     fn a_script_comes_back_as_it_was_written() {
         let steps = vec![
-            Step::sql(0, "SELECT 1"),
-            Step::sql(2, "SELECT ';'"),
-            Step { session: 2, action: Action::Disconnect },
-            Step { session: 1, action: Action::Kill },
-            Step::sql(0, "BEGIN NOT ATOMIC SELECT 2; END"),
+            ScriptStep::sql(0, "SELECT 1"),
+            ScriptStep::sql(2, "SELECT ';'"),
+            ScriptStep { session: 2, action: Action::Disconnect },
+            ScriptStep { session: 1, action: Action::Kill },
+            ScriptStep::sql(0, "BEGIN NOT ATOMIC SELECT 2; END"),
         ];
         let text = write(&["made by\na test".into()], &steps);
         assert_eq!(parse(&text), Ok(steps));

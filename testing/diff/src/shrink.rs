@@ -4,7 +4,7 @@
 use crate::compare::Difference;
 use crate::rules::Counts;
 use crate::run::run_script;
-use crate::script::{Action, Step};
+use crate::script::{Action, ScriptStep};
 use crate::world::World;
 use std::io;
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ impl<'w> Shrinker<'w> {
     }
 
     /// True if the script still shows the difference that is wanted.
-    fn fails(&mut self, steps: &[Step]) -> io::Result<bool> {
+    fn fails(&mut self, steps: &[ScriptStep]) -> io::Result<bool> {
         if Instant::now() > self.give_up {
             return Ok(false);
         }
@@ -39,7 +39,7 @@ impl<'w> Shrinker<'w> {
     }
 
     /// The script, made small; `None` if it does not fail when it is run again.
-    pub fn shrink(&mut self, steps: &[Step]) -> io::Result<Option<Vec<Step>>> {
+    pub fn shrink(&mut self, steps: &[ScriptStep]) -> io::Result<Option<Vec<ScriptStep>>> {
         let mut steps = steps.to_vec();
         if !self.fails(&steps)? {
             return Ok(None);
@@ -54,7 +54,7 @@ impl<'w> Shrinker<'w> {
         }
     }
 
-    fn leave_out(&mut self, steps: &mut Vec<Step>) -> io::Result<()> {
+    fn leave_out(&mut self, steps: &mut Vec<ScriptStep>) -> io::Result<()> {
         let mut chunk = (steps.len() / 2).max(1);
         loop {
             // From the end: what comes last needs what comes first.
@@ -75,9 +75,10 @@ impl<'w> Shrinker<'w> {
         }
     }
 
-    fn cut_clauses(&mut self, steps: &mut Vec<Step>) -> io::Result<()> {
+    fn cut_clauses(&mut self, steps: &mut Vec<ScriptStep>) -> io::Result<()> {
         for column in columns_of(steps) {
-            let without: Vec<Step> = steps.iter().map(|s| without_column(s, &column)).collect();
+            let without: Vec<ScriptStep> =
+                steps.iter().map(|s| without_column(s, &column)).collect();
             if without != *steps && self.fails(&without)? {
                 *steps = without;
             }
@@ -172,7 +173,7 @@ fn cuts(text: &str) -> Vec<String> {
     out
 }
 
-fn columns_of(steps: &[Step]) -> Vec<String> {
+fn columns_of(steps: &[ScriptStep]) -> Vec<String> {
     let mut found = Vec::new();
     for step in steps.iter().filter(|s| s.text().starts_with("CREATE T")) {
         let text = step.text();
@@ -191,7 +192,7 @@ fn columns_of(steps: &[Step]) -> Vec<String> {
 }
 
 /// INSERT and CREATE without a column: its definition, its places in keys and lists, its values.
-fn without_column(step: &Step, column: &str) -> Step {
+fn without_column(step: &ScriptStep, column: &str) -> ScriptStep {
     let Action::Sql(text) = &step.action else { return step.clone() };
     let mut text = text.clone();
     if let Some(at) = text.find(") VALUES (") {
@@ -213,7 +214,7 @@ fn without_column(step: &Step, column: &str) -> Step {
         let (from, to) = if index == 0 { (start, end + 1) } else { (start - 1, end) };
         text = format!("{}{}", &text[..from], &text[to..]);
     }
-    Step { session: step.session, action: Action::Sql(text) }
+    ScriptStep { session: step.session, action: Action::Sql(text) }
 }
 
 fn insert_place(head: &str, column: &str) -> Option<usize> {
@@ -244,10 +245,10 @@ mod tests {
     #[test]
     fn a_column_leaves_every_list() {
         let create =
-            Step::sql(0, "CREATE TABLE t1 (c1 INT, c2 DECIMAL(5,2), c3 INT, KEY k (c2,c3))");
+            ScriptStep::sql(0, "CREATE TABLE t1 (c1 INT, c2 DECIMAL(5,2), c3 INT, KEY k (c2,c3))");
         let without = without_column(&create, "c2");
         assert_eq!(without.text(), "CREATE TABLE t1 (c1 INT, c3 INT, KEY k (c3))");
-        let insert = Step::sql(0, "INSERT INTO t1 (c1,c2,c3) VALUES (1,'a,b',3),(4,5,6)");
+        let insert = ScriptStep::sql(0, "INSERT INTO t1 (c1,c2,c3) VALUES (1,'a,b',3),(4,5,6)");
         let without = without_column(&insert, "c2");
         assert_eq!(without.text(), "INSERT INTO t1 (c1,c3) VALUES (1,3),(4,6)");
         let mut columns = columns_of(&[create]);

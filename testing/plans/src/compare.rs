@@ -32,7 +32,7 @@ impl Engine {
 
 /// One line of EXPLAIN.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Step {
+pub struct PlanLine {
     pub id: String,
     pub table: String,
     pub access: String,
@@ -49,9 +49,9 @@ fn text(row: &mut Row, column: usize) -> String {
 }
 
 /// id, select_type, table, type, possible_keys, key, key_len, ref, rows, Extra
-impl FromRow for Step {
-    fn from_row_opt(mut row: Row) -> Result<Step, mysql::FromRowError> {
-        Ok(Step {
+impl FromRow for PlanLine {
+    fn from_row_opt(mut row: Row) -> Result<PlanLine, mysql::FromRowError> {
+        Ok(PlanLine {
             id: text(&mut row, 0),
             table: text(&mut row, 2),
             access: text(&mut row, 3),
@@ -62,14 +62,14 @@ impl FromRow for Step {
     }
 }
 
-impl Step {
+impl PlanLine {
     /// What counts: which table comes when, and how it is read.
-    fn is_same(&self, other: &Step) -> bool {
-        let of = |s: &Step| (s.id.clone(), s.table.clone(), s.access.clone(), s.key.clone());
+    fn is_same(&self, other: &PlanLine) -> bool {
+        let of = |s: &PlanLine| (s.id.clone(), s.table.clone(), s.access.clone(), s.key.clone());
         of(self) == of(other)
     }
 
-    fn is_far(&self, other: &Step) -> bool {
+    fn is_far(&self, other: &PlanLine) -> bool {
         match (self.rows, other.rows) {
             (Some(a), Some(b)) => a.max(b) > ROWS_FACTOR * a.min(b).max(1.0),
             _ => false,
@@ -77,18 +77,18 @@ impl Step {
     }
 }
 
-pub fn explain(client: &mut Client, sql: &str) -> Reply<Vec<Step>> {
+pub fn explain(client: &mut Client, sql: &str) -> Reply<Vec<PlanLine>> {
     client.rows(&format!("explain {sql}"))
 }
 
 /// What both engines make of a query.
 pub struct Outcome {
     pub name: String,
-    plans: [Vec<Step>; 2],
+    plans: [Vec<PlanLine>; 2],
 }
 
 impl Outcome {
-    pub fn new(query: &Query, plans: [Vec<Step>; 2]) -> Outcome {
+    pub fn new(query: &Query, plans: [Vec<PlanLine>; 2]) -> Outcome {
         Outcome { name: query.name.clone(), plans }
     }
 
@@ -106,7 +106,7 @@ impl Outcome {
         }
         for (engine, plan) in ENGINES.iter().zip(&self.plans) {
             for (i, s) in plan.iter().enumerate() {
-                let Step { id, table, access, key, rows, extra } = s;
+                let PlanLine { id, table, access, key, rows, extra } = s;
                 let far = self.plans[0].get(i).is_some_and(|other| s.is_far(other));
                 let rows = rows.map_or("-".into(), |n| n.to_string());
                 let mark = if far { " (!)" } else { "" };
@@ -125,16 +125,17 @@ impl Outcome {
 mod tests {
     use super::*;
 
-    fn step(table: &str, key: &str, rows: f64) -> Step {
+    fn step(table: &str, key: &str, rows: f64) -> PlanLine {
         let (id, access, extra) = ("1".into(), "ref".into(), String::new());
-        Step { id, table: table.into(), access, key: key.into(), rows: Some(rows), extra }
+        PlanLine { id, table: table.into(), access, key: key.into(), rows: Some(rows), extra }
     }
 
     #[test]
     fn plans_are_compared_by_order_access_and_key() {
         let query = Query { name: "q".into(), sql: String::new() };
-        let is_same =
-            |a: &[Step], b: &[Step]| Outcome::new(&query, [a.to_vec(), b.to_vec()]).is_same();
+        let is_same = |a: &[PlanLine], b: &[PlanLine]| {
+            Outcome::new(&query, [a.to_vec(), b.to_vec()]).is_same()
+        };
         let (a, b) = (step("a", "k", 10.0), step("b", "k", 10.0));
         assert!(is_same(&[a.clone(), b.clone()], &[step("a", "k", 900.0), b.clone()]));
         assert!(!is_same(&[a.clone(), b.clone()], &[b.clone(), a.clone()]));
@@ -142,7 +143,7 @@ mod tests {
         assert!(!is_same(std::slice::from_ref(&a), &[a.clone(), b]));
         assert!(!is_same(
             std::slice::from_ref(&a),
-            &[Step { access: "range".into(), ..a.clone() }]
+            &[PlanLine { access: "range".into(), ..a.clone() }]
         ));
         assert!(a.is_far(&step("a", "k", 31.0)) && !a.is_far(&step("a", "k", 29.0)));
     }

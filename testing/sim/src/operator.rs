@@ -4,7 +4,7 @@
 use crate::model::{altered_definition, Ddl};
 use crate::profile::SESSIONS_MAX;
 use crate::row::{spec, Row};
-use crate::session::{PowerOff, Step};
+use crate::session::{Flow, PowerOff};
 use crate::world::{Life, TABLES};
 use sluice_engine::base::{Error, Result};
 use sluice_engine::db::{take_ddl_ends, AlteredIndex, Cursor, Direction, Engine, ReadMode};
@@ -26,7 +26,7 @@ pub fn change_tables(life: &Arc<Life>, seed: u64) {
     }
 }
 
-fn one_ddl(life: &Life, rng: &mut SimRng) -> Step {
+fn one_ddl(life: &Life, rng: &mut SimRng) -> Flow {
     if !rng.chance(life.habits.ddl_percent) {
         return Ok(());
     }
@@ -73,7 +73,7 @@ fn one_ddl(life: &Life, rng: &mut SimRng) -> Step {
 
 /// Pages that are in the store before the redo point, and changes of them behind it; then the table
 /// goes, the map forgets the pages, and the redo point stays.
-fn drop_between_checkpoints(life: &Life, rng: &mut SimRng) -> Step {
+fn drop_between_checkpoints(life: &Life, rng: &mut SimRng) -> Flow {
     flushing(life, Engine::checkpoint_now)?;
     sleep(Duration::from_micros(rng.below(40_000)));
     let names: Vec<String> = life.model().names.keys().cloned().collect();
@@ -156,7 +156,7 @@ fn trouble_ddl(life: &Life, rng: &mut SimRng) {
     life.suffer(trouble, 1 + rng.below(2_000_000));
 }
 
-pub fn run_ddl(life: &Life, ddl: &Ddl) -> Step {
+pub fn run_ddl(life: &Life, ddl: &Ddl) -> Flow {
     let engine = &life.engine;
     let before = |name: &String| engine.table(name).ok().flatten();
     let before = match ddl {
@@ -242,7 +242,7 @@ pub fn look_after(engine: &Engine, rng: &mut SimRng) -> Result<()> {
     }
 }
 
-fn one_order(life: &Life, rng: &mut SimRng) -> Step {
+fn one_order(life: &Life, rng: &mut SimRng) -> Flow {
     if rng.chance(life.habits.drop_percent) {
         // No checkpoint but those around a table's end.
         return Ok(());
@@ -273,7 +273,7 @@ fn one_order(life: &Life, rng: &mut SimRng) -> Step {
 }
 
 /// Does what flushes the log: all that was logged before is durable then.
-pub fn flushing(life: &Life, order: impl FnOnce(&Engine) -> Result<()>) -> Step {
+pub fn flushing(life: &Life, order: impl FnOnce(&Engine) -> Result<()>) -> Flow {
     let told = life.model().told_lsn();
     order(&life.engine).map_err(|error| life.power_off(&error))?;
     life.model().durable_up_to(told);

@@ -19,7 +19,8 @@ use std::time::Duration;
 /// Power is off, or the machine is sick: what was under way is in doubt.
 pub struct PowerOff;
 
-pub type Step = std::result::Result<(), PowerOff>;
+/// The work goes on, or power is off.
+pub type Flow = std::result::Result<(), PowerOff>;
 
 /// A table that this transaction uses.
 struct Use {
@@ -167,7 +168,7 @@ impl Session {
         self.trx.isolation() == Isolation::RepeatableRead
     }
 
-    fn step(&mut self) -> Step {
+    fn step(&mut self) -> Flow {
         if self.rng.chance(10) {
             // Thinks.
             let time = Duration::from_micros(self.rng.below(20_000));
@@ -280,7 +281,7 @@ impl Session {
     }
 
     /// Some row operations that succeed or fail together.
-    fn statement(&mut self) -> Step {
+    fn statement(&mut self) -> Flow {
         let before = self.changes.clone();
         let mark = self.model().locks.mark(self.holder);
         for _ in 0..1 + self.rng.below(3) {
@@ -375,7 +376,7 @@ impl Session {
     }
 
     /// A plain read of all of a table, by one of its indexes, in one of the directions.
-    fn read_snapshot(&mut self) -> Step {
+    fn read_snapshot(&mut self) -> Flow {
         if !self.trx.has_snapshot() {
             let ddl_count = self.model().ddl_count;
             self.snapshot_ddl = ddl_count;
@@ -419,7 +420,7 @@ impl Session {
     }
 
     /// A locking scan of a range of rows.
-    fn read_locking(&mut self) -> Step {
+    fn read_locking(&mut self) -> Flow {
         let Some((key, table)) = self.some_table() else { return Ok(()) };
         let (a, b) = (self.rng.below(self.life.habits.ids) as u32, self.rng.below(20) as u32);
         let (low, high) = (a, a + b);
@@ -472,13 +473,13 @@ impl Session {
         }
     }
 
-    fn savepoint(&mut self) -> Step {
+    fn savepoint(&mut self) -> Flow {
         let mark = self.model().locks.mark(self.holder);
         self.savepoints.push((self.trx.savepoint(), self.changes.clone(), mark));
         Ok(())
     }
 
-    fn back_to_savepoint(&mut self) -> Step {
+    fn back_to_savepoint(&mut self) -> Flow {
         if self.savepoints.is_empty() {
             return Ok(());
         }
@@ -505,7 +506,7 @@ impl Session {
         }
     }
 
-    fn end(&mut self) -> Step {
+    fn end(&mut self) -> Flow {
         if self.rng.chance(75) {
             self.commit()
         } else {
@@ -513,7 +514,7 @@ impl Session {
         }
     }
 
-    fn commit(&mut self) -> Step {
+    fn commit(&mut self) -> Flow {
         self.check_guarded();
         let flush = self.rng.chance(70);
         let mut lsn = None;
@@ -541,7 +542,7 @@ impl Session {
         Ok(())
     }
 
-    fn rollback(&mut self) -> Step {
+    fn rollback(&mut self) -> Flow {
         self.let_go();
         if let Some(xid) = self.xid.take() {
             self.model().rolling_back(&xid);
@@ -559,7 +560,7 @@ impl Session {
         Ok(())
     }
 
-    fn prepare(&mut self) -> Step {
+    fn prepare(&mut self) -> Flow {
         if !self.trx.has_writes() {
             return Ok(());
         }
@@ -592,7 +593,7 @@ impl Session {
 
     /// XA COMMIT or XA ROLLBACK of a transaction that somebody else has prepared, perhaps in an
     /// earlier life.
-    fn end_detached(&mut self) -> Step {
+    fn end_detached(&mut self) -> Flow {
         let taken = self.life.model().take_detached(&mut self.rng);
         let Some((xid, changes)) = taken else { return Ok(()) };
         let engine = &self.life.engine;

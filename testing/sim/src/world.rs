@@ -7,7 +7,7 @@ use crate::check;
 use crate::model::{Ddl, Found, Model};
 use crate::operator;
 use crate::profile::{Habits, Illness, Limits, Profile};
-use crate::session::{Session, Step};
+use crate::session::{Flow, Session};
 use sluice_engine::base::{Error, Result};
 use sluice_engine::db::{Compression, Config, Engine, FlushAtCommit, Geometry, Host, Level};
 use sluice_engine::os::planted::Bug;
@@ -498,7 +498,7 @@ impl World {
         life.is_over.store(true, Ordering::Relaxed);
     }
 
-    fn first_table(&mut self, life: &Arc<Life>) -> Step {
+    fn first_table(&mut self, life: &Arc<Life>) -> Flow {
         let name = "db/t0".to_string();
         let made = life.model().begin_ddl("db/t0", |key| Ddl::Create { name, key });
         made.map_or(Ok(()), |ddl| operator::run_ddl(life, &ddl))

@@ -12,7 +12,7 @@ use crate::wal::{Wal, WalAnchor};
 use std::collections::BTreeSet;
 
 /// One logged operation: its record's LSN and what it did.
-type Step = (Lsn, Vec<u8>, Option<Vec<u8>>);
+type Logged = (Lsn, Vec<u8>, Option<Vec<u8>>);
 
 struct World {
     os: Arc<SimOs>,
@@ -20,7 +20,7 @@ struct World {
     root: PageId,
     /// What survived the last crash, and what was logged since.
     base: Model,
-    steps: Vec<Step>,
+    steps: Vec<Logged>,
     flushed: Lsn,
 }
 
@@ -118,8 +118,8 @@ impl World {
         let done = tree.change(&key, &mut |old| {
             assert_eq!(old, expected.as_deref());
             match &value {
-                Some(value) => Change::put(value.clone(), &b""[..], false),
-                None => Change::remove(&b""[..]),
+                Some(value) => EntryEdit::put(value.clone(), &b""[..], false),
+                None => EntryEdit::remove(&b""[..]),
             }
         })?;
         if let Some(appended) = done {

@@ -19,7 +19,7 @@ use crate::os::sync::{Mutex, Ranked};
 use crate::os::Os;
 use crate::store::{Store, StoreOptions};
 use crate::txn::{
-    Context, LockManager, OldVersions, Open, PurgeItem, Registry, Trees, TxnState, TxnTable,
+    Context, LockManager, OldVersions, OpenTxn, PurgeItem, Registry, Trees, TxnState, TxnTable,
     Unsettled, OLD_VERSIONS_TREE,
 };
 use crate::wal::{ReadAhead, Wal, WalAnchor, WalOptions};
@@ -383,7 +383,7 @@ fn restore_one(ctx: &Context, id: TxnId, trace: &Trace) {
             }
         }
         Outcome::Prepared | Outcome::Open | Outcome::Aborted => {
-            let open = Arc::new(Open::new(id, first_lsn, last_lsn));
+            let open = Arc::new(OpenTxn::new(id, first_lsn, last_lsn));
             if trace.deletes {
                 open.note_delete();
             }

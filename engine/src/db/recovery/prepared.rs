@@ -2,11 +2,11 @@
 
 use crate::base::{Lsn, Result};
 use crate::db::engine::{Detached, Engine};
-use crate::txn::{Open, Owner, Session};
+use crate::txn::{OpenTxn, Owner, Session};
 use std::sync::Arc;
 
 impl Engine {
-    pub(crate) fn keep_prepared(&self, open: Arc<Open>, owner: Arc<Owner>) {
+    pub(crate) fn keep_prepared(&self, open: Arc<OpenTxn>, owner: Arc<Owner>) {
         let xid = open.xid().unwrap_or_default();
         self.prepared.lock().insert(xid, Detached { open, owner });
     }

@@ -72,13 +72,11 @@ impl From<bool> for Next {
     }
 }
 
-type Step = fn(&Engine) -> Result<Next>;
-
 /// A kind of background work: a thread's name, how long it idles, what it does.
 struct Worker {
     name: &'static str,
     idle: Duration,
-    step: Step,
+    step: fn(&Engine) -> Result<Next>,
 }
 
 const WORKERS: [Worker; 10] = [

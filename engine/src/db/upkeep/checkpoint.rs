@@ -18,7 +18,7 @@ use crate::db::engine::Engine;
 use crate::db::pace::Pace;
 use crate::db::recovery::{CheckpointNote, OpenNote, OpenState, PurgeNote};
 use crate::os::planted::{self, Bug};
-use crate::txn::{Open, TxnState};
+use crate::txn::{OpenTxn, TxnState};
 use std::sync::atomic::Ordering;
 
 const WRITEBACK_PAGES: usize = 64;
@@ -112,7 +112,7 @@ impl Engine {
         };
         let open = self.ctx.registry.list().into_iter();
         for open in open.filter(|_| !planted::is(Bug::CheckpointForgetsOpen)) {
-            // Read before its state: see `Open::begin_record`.
+            // Read before its state: see `OpenTxn::begin_record`.
             if let Some(lsn) = open.pending_since() {
                 note.scan_from = note.scan_from.min(lsn);
             }
@@ -138,7 +138,7 @@ impl Engine {
         Ok(note)
     }
 
-    fn open_note(&self, open: &Open) -> OpenNote {
+    fn open_note(&self, open: &OpenTxn) -> OpenNote {
         let state = match self.ctx.table.state(open.id) {
             // A commit under way: its record lies at or after `pending_since` or the log's end
             // read above, so the scan will find it.

@@ -40,7 +40,7 @@ use crate::base::checksum::checksum;
 use crate::base::codec::{put_varint, Reader};
 use crate::base::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::base::{EntryHeader, Error, Lsn, Result, TreeId, TxnId};
-use crate::btree::{Change, Direction, LeafEnd, Tree};
+use crate::btree::{Direction, EntryEdit, LeafEnd, Tree};
 use crate::txn::TreeGate;
 use std::ops::{Bound, ControlFlow};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -318,15 +318,15 @@ impl OldVersions {
 }
 
 fn put(tree: &Tree, key: &[u8], value: &[u8]) -> Result<()> {
-    tree.change(key, &mut |_| Change::put(value, &[][..], false))?;
+    tree.change(key, &mut |_| EntryEdit::put(value, &[][..], false))?;
     Ok(())
 }
 
 /// Answers whether it was there.
 fn remove(tree: &Tree, key: &[u8]) -> Result<bool> {
     let removed = tree.change(key, &mut |current| match current {
-        Some(_) => Change::remove(&[][..]),
-        None => Change::Keep,
+        Some(_) => EntryEdit::remove(&[][..]),
+        None => EntryEdit::Keep,
     })?;
     Ok(removed.is_some())
 }

@@ -10,11 +10,11 @@ use sluice_rig::tool::checkout;
 use std::fs;
 use std::process::{Command, ExitCode};
 
-type Step = (&'static str, &'static str);
+type TestStep = (&'static str, &'static str);
 
 /// Name and command line. TOOLS is the directory of the programs that the build makes; SERVERS runs a test of
 /// testing/server, on real servers.
-const STEPS: [Step; 26] = [
+const STEPS: [TestStep; 26] = [
     ("cargo-test", "cargo test --workspace --release --locked --no-fail-fast"),
     ("simulation", "cargo test --release --locked -p sluice-sim --features sim"),
     ("server", "$SERVERS server"),
@@ -45,7 +45,7 @@ const STEPS: [Step; 26] = [
 
 /// The other series: its packages, the plugin for it, our suite under its driver; then from the default
 /// server to it on the same data directories.
-const NEXT_SERIES: [Step; 3] = [
+const NEXT_SERIES: [TestStep; 3] = [
     ("mtr-11.8", "make --no-print-directory mtr SERVER=11.8"),
     ("upgrade", "$BUILD_NEXT && $SERVERS upgrade -- --test-threads=2"),
     // One directory with the binlog in the log, one without a binlog, one with the server syncing it.
@@ -57,11 +57,11 @@ const NEXT_SERIES: [Step; 3] = [
 ];
 
 /// In a clean root of Debian. Only by its name: `make test-deb`.
-const DEB: Step = ("deb", "$SERVERS deb");
+const DEB: TestStep = ("deb", "$SERVERS deb");
 
 /// Two rounds with the binlog in the log, two without it, two with the server syncing it; always the same
 /// seed. It builds for the default server again.
-const POWERCUT: Step = (
+const POWERCUT: TestStep = (
     "powercut",
     "make --no-print-directory crash KIND=powercut SEED=1 ROUNDS=\"${POWERCUT_ROUNDS:-6}\" \
      ARGS='--fresh-every 2'",
@@ -129,7 +129,7 @@ impl Run {
         }
     }
 
-    fn is_wanted(&self, step: &Step) -> bool {
+    fn is_wanted(&self, step: &TestStep) -> bool {
         self.wanted.is_empty() || self.wanted.iter().any(|name| name == step.0)
     }
 
@@ -158,7 +158,7 @@ impl Run {
         Ok(())
     }
 
-    fn step(&mut self, step: Step) -> Result<(), String> {
+    fn step(&mut self, step: TestStep) -> Result<(), String> {
         let (name, line) = step;
         if !self.is_wanted(&step) {
             return Ok(());
