@@ -270,7 +270,7 @@ fn page_json(page: &PageView) -> Json {
     ])
 }
 
-/// What the file of pages takes on the disk: free segments may be holes.
+/// The disk space of `pages`: less than its length, because free segments may be holes.
 fn pages_disk_bytes(dir: &Path) -> u64 {
     fs::metadata(dir.join("pages")).map_or(0, |meta| meta.blocks() * 512)
 }

@@ -102,7 +102,8 @@ impl Drop for WorkDir {
     }
 }
 
-fn make(base: &Path, name: &str) -> io::Result<PathBuf> {
+/// A new directory below `base` of the run called `name`.
+pub fn make(base: &Path, name: &str) -> io::Result<PathBuf> {
     let mut command = Command::new("mktemp");
     command.args(["-d", "-p"]).arg(base).arg(format!("sluice-{name}.XXXXXX"));
     let made = run(&mut command);

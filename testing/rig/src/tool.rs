@@ -144,8 +144,8 @@ impl Tool {
             return Err(format!("no {program}: run `make build`, and the test with --release"));
         }
         let prefix = place::prefix(None)?;
-        let made = run(Command::new("mktemp").args(["-d", "-t", &format!("sluice-{name}.XXXXXX")]));
-        let work = PathBuf::from(made.ok().trim());
+        let made = place::make(&std::env::temp_dir(), name);
+        let work = made.map_err(|e| format!("mktemp: {e}"))?;
         let janitor = janitor(&program, &work).map_err(|e| format!("sh: {e}"))?;
         Ok(Tool { program, prefix, work, janitor })
     }

@@ -340,7 +340,7 @@ impl Opening {
         Ok(engine)
     }
 
-    /// Everybody without an outcome is rolled back; prepared ones wait for their coordinator.
+    /// Transactions without an outcome are rolled back; prepared ones wait for their coordinator.
     fn restore_transactions(
         &self,
         rooms: &Rooms,

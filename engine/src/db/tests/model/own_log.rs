@@ -42,6 +42,19 @@ fn update(engine: &Engine, trx: &mut Trx, table: &Table, rows: std::ops::Range<u
     }
 }
 
+/// A reader with a snapshot, and a session that has committed an UPDATE of all rows after it; with the log
+/// that is kept for the reader as the session's own.
+fn commit_large_beside_a_reader(engine: &Arc<Engine>, table: &Table) -> (Trx, Trx, u64) {
+    let mut reader = engine.begin(3);
+    reader.open_snapshot();
+    let mut trx = engine.begin(2);
+    update(engine, &mut trx, table, 0..ROWS, 301);
+    let own = own_log(engine);
+    trx.commit(true).unwrap();
+    assert_eq!(own_log(engine), own);
+    (reader, trx, own)
+}
+
 /// Another session logs so much; answers the most log that was kept meanwhile.
 fn others_write(engine: &Arc<Engine>, table: &Table, bytes: u64) -> u64 {
     let mut trx = engine.begin(9);
@@ -151,13 +164,7 @@ fn what_is_taken_back_within_a_transaction_keeps_no_log() {
 fn a_snapshot_reads_in_the_log_what_a_large_transaction_replaced() {
     let os = SimOs::new(4);
     let (engine, table) = open_filled(&os);
-    let mut reader = engine.begin(3);
-    reader.open_snapshot();
-    let mut trx = engine.begin(2);
-    update(&engine, &mut trx, &table, 0..ROWS, 301);
-    let own = own_log(&engine);
-    trx.commit(true).unwrap();
-    assert_eq!(own_log(&engine), own);
+    let (mut reader, _trx, own) = commit_large_beside_a_reader(&engine, &table);
     others_write(&engine, &table, own / 2);
     assert_eq!(moved(&engine), 0);
     assert_is(&mut reader, &table, &all_rows(300), "old snapshot, from the log");
@@ -177,12 +184,7 @@ fn a_snapshot_reads_in_the_log_what_a_large_transaction_replaced() {
 fn a_snapshot_keeps_the_log_of_the_first_of_many_large_transactions() {
     let os = SimOs::new(7);
     let (engine, table) = open_filled(&os);
-    let mut reader = engine.begin(3);
-    reader.open_snapshot();
-    let mut trx = engine.begin(2);
-    update(&engine, &mut trx, &table, 0..ROWS, 301);
-    trx.commit(true).unwrap();
-    let own = own_log(&engine);
+    let (mut reader, mut trx, own) = commit_large_beside_a_reader(&engine, &table);
     assert!(own > CAPACITY_BYTES / 2 * 3);
     for turn in 0..4 {
         for n in 0..ROWS {
@@ -200,11 +202,7 @@ fn a_snapshot_keeps_the_log_of_the_first_of_many_large_transactions() {
 fn no_log_is_kept_when_its_snapshot_has_gone() {
     let os = SimOs::new(5);
     let (engine, table) = open_filled(&os);
-    let mut reader = engine.begin(3);
-    reader.open_snapshot();
-    let mut trx = engine.begin(2);
-    update(&engine, &mut trx, &table, 0..ROWS, 301);
-    trx.commit(true).unwrap();
+    let (reader, _trx, _) = commit_large_beside_a_reader(&engine, &table);
     drop(reader);
     let mut later = engine.begin(4);
     later.open_snapshot();
