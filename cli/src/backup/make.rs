@@ -67,8 +67,8 @@ fn refuse_foreign(foreign: &[Foreign], only_sluice: bool) -> Result<()> {
     names.truncate(NAMED_MAX);
     let more = if count > NAMED_MAX { ", ..." } else { "" };
     Err(format!(
-        "{count} tables of other engines would not be in the backup: {}{more}. --only-sluice leaves them \
-         out",
+        "{count} tables of other engines cannot be in the backup: {}{more}. Dump them, and leave them out \
+         with --only-sluice",
         names.join(", ")
     ))
 }
@@ -199,7 +199,7 @@ impl Rounds {
             true => Ok(self.count >= LOG_ROUNDS_MAX),
             false if ends => Err(format!(
                 "the server writes its log faster than it is copied: {} MiB while the last {} MiB were \
-                 copied. The target is too slow for this load",
+                 copied. Choose a faster target, or a time with less load",
                 copied >> 20,
                 before.unwrap_or(copied) >> 20
             )),
@@ -243,7 +243,7 @@ fn verify(dir: &Path) -> Result<()> {
     match faults.next() {
         None => Ok(()),
         Some(first) => Err(format!(
-            "the copy is damaged, and so may be the original: {first} (and {} more)",
+            "the copy is damaged: {first} (and {} more). CHECK TABLE says whether the server's own files are, too",
             faults.count()
         )),
     }

@@ -126,7 +126,10 @@ impl Manifest {
         })?;
         if !text.starts_with(HEAD) && text.starts_with("sluice backup, format ") {
             let first = text.lines().next().unwrap_or_default();
-            return Err(format!("{} is of another release: {first}", path.display()));
+            return Err(format!(
+                "{} is of another release ({first}): restore it with the sluice of that release",
+                path.display()
+            ));
         }
         let damaged = || format!("{} is damaged: the backup cannot be used", path.display());
         let found = Manifest::decode(&text).ok_or_else(damaged)?;

@@ -88,7 +88,7 @@ impl Server {
         let began = self.client.execute("BACKUP STAGE START");
         began.map_err(|error| match error.contains("error 1205") {
             true => format!(
-                "another backup of this server did not end within {} s: {error}",
+                "another backup of this server did not end within {} s (see --wait): {error}",
                 self.wait.as_secs()
             ),
             false => error,
@@ -112,12 +112,10 @@ impl Server {
         let state = number(&status, "sluice_backup_state")?;
         match (state, number(&status, "sluice_backups")? == self.number) {
             (1, true) => Ok(()),
-            (2, true) => {
-                Err("the server has given the backup up: its disk is full, and needs the room \
-                              of what it kept for the backup"
-                    .into())
-            }
-            _ => Err("the server does not know of this backup any more".into()),
+            (2, true) => Err("the server has given the backup up, because its disk is full: free \
+                              space there, and begin again"
+                .into()),
+            _ => Err("the server has ended this backup, or was restarted: begin again".into()),
         }
     }
 
@@ -135,7 +133,10 @@ impl Server {
     pub fn block_ddl(&mut self) -> Result<()> {
         let blocked = self.client.execute("BACKUP STAGE BLOCK_DDL");
         blocked.map_err(|error| {
-            format!("statements of others did not end within {} s: {error}", self.wait.as_secs())
+            format!(
+                "statements of others did not end within {} s (see --wait): {error}",
+                self.wait.as_secs()
+            )
         })
     }
 
@@ -148,7 +149,9 @@ impl Server {
             match self.client.execute("BACKUP STAGE BLOCK_COMMIT") {
                 Ok(()) => return Ok(begun),
                 Err(error) if Instant::now() > given_up => {
-                    return Err(format!("commits of others did not end in time: {error}"))
+                    return Err(format!(
+                        "commits of others did not end in time (see --wait): {error}"
+                    ))
                 }
                 Err(error) if error.contains("error 1205") => std::thread::sleep(COMMIT_WAIT),
                 Err(error) => return Err(error),

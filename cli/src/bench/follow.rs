@@ -41,7 +41,7 @@ pub fn drop_account(primary: &Target) {
     let dropped = Client::connect(&primary.dsn)
         .and_then(|mut client| client.execute(&format!("DROP USER IF EXISTS {ACCOUNT}")));
     if let Err(why) = dropped {
-        eprintln!("sluice: the account of replicas is left: {why}");
+        eprintln!("sluice: cannot drop the account {ACCOUNT}, drop it by hand: {why}");
     }
 }
 

@@ -31,7 +31,10 @@ pub fn restart(
     change: TxnStatement,
 ) -> Fields {
     if !matches!(change, TxnStatement::Insert | TxnStatement::RandomUpdate) {
-        return Err(format!("restart has no --change {}", change.name()));
+        return Err(format!(
+            "restart has no --change {}: use insert or random_update",
+            change.name()
+        ));
     }
     let rows = (gb * 1e9 / ROW_BYTES / STATEMENTS as f64) as u64 * STATEMENTS;
     bench.fresh(target)?;

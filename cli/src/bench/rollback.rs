@@ -21,7 +21,9 @@ pub fn rollback(bench: &mut Bench, target: usize, change: TxnStatement) -> Field
         TxnStatement::Insert => format!("INSERT INTO r.t SELECT a + {rows}, n, b FROM r.t"),
         TxnStatement::Delete => "DELETE FROM r.t".to_string(),
         TxnStatement::RandomUpdate => {
-            return Err("rollback has no --change random_update".to_string())
+            return Err(
+                "rollback has no --change random_update: use update, insert or delete".to_string()
+            )
         }
     };
     bench.fresh(target)?;

@@ -68,7 +68,8 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
 fn run_one(args: &RunArgs, preset: Option<&str>, out: &Path) -> Result<ExitCode> {
     let plan = Plan::new(args, preset)?;
     if out.to_string_lossy().contains(',') {
-        return Err("--out: for sysbench a comma ends the name of a socket".to_string());
+        return Err("--out cannot have a comma: sysbench takes it for the end of a socket's name"
+            .to_string());
     }
     let steps = steps(&plan);
     let absent = absent(&plan, args.prefix.as_deref());

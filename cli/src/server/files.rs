@@ -35,7 +35,7 @@ pub fn require_own(path: &Path) -> Result<()> {
     }
     if found.mode() & WRITABLE_BY_ALL != 0 {
         return Err(format!(
-            "everybody may write in {}: take that away (chmod o-w) or choose another directory",
+            "all users may write in {}: forbid that (chmod o-w) or choose another directory",
             path.display()
         ));
     }
@@ -133,7 +133,7 @@ mod tests {
         let dir = scratch("shared");
         for mode in [0o777, 0o702, 0o1777] {
             fs::set_permissions(&dir, fs::Permissions::from_mode(mode)).unwrap();
-            assert!(require_own(&dir).unwrap_err().contains("everybody may write"), "{mode:o}");
+            assert!(require_own(&dir).unwrap_err().contains("all users may write"), "{mode:o}");
         }
         fs::set_permissions(&dir, fs::Permissions::from_mode(0o755)).unwrap();
         require_own(&dir).unwrap();

@@ -77,8 +77,8 @@ impl ServerDir {
             Ok(entries) => match entries.flatten().find(|e| e.path() != self.lock_file()) {
                 None => Ok(()),
                 Some(_) => Err(format!(
-                    "{root} is a directory that sluice does not understand: it is not empty and \
-                     has no file sluice.server"
+                    "{root} is not a directory of `sluice server`: it is not empty and has no file \
+                     sluice.server. A new server needs an empty directory"
                 )),
             },
             Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
@@ -177,7 +177,7 @@ mod tests {
     fn foreign_directory_is_refused() {
         let dir = scratch("foreign");
         fs::write(dir.root().join("precious"), "x").unwrap();
-        assert!(dir.read_marker().unwrap_err().contains("does not understand"));
+        assert!(dir.read_marker().unwrap_err().contains("is not a directory of"));
         fs::remove_dir_all(dir.root()).unwrap();
     }
 

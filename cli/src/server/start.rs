@@ -53,12 +53,13 @@ fn next_marker(old: Option<&Marker>, prefix: &Prefix, args: &StartArgs) -> Resul
         // a server without the plugin would start from a binlog cut short.
         if old.engine && args.without_engine {
             return Err("this directory has run with the Sluice engine: it cannot be started \
-                        without it"
+                        without it. Leave out --without-engine"
                 .to_string());
         }
         if version_key(&old.server_version) > version_key(&prefix.version) {
             return Err(format!(
-                "this directory was used by MariaDB {}, the prefix has the older {}",
+                "this directory was used by MariaDB {}, and {} is older: use a prefix with that \
+                 release or a newer one",
                 old.server_version, prefix.version
             ));
         }
@@ -82,12 +83,13 @@ fn take_lock(dir: &ServerDir, limit: Duration) -> Result<DirLock> {
         }
         if let PidFile::Running(pid) = process::read_pid_file(dir) {
             if !process::is_dying(pid) {
-                return Err(format!("a server already runs on {root}, pid {pid}"));
+                return Err(runs_already(dir, pid));
             }
         }
         if begun.elapsed() >= limit {
             return Err(format!(
-                "another server is starting or stopping on {root}, and has not ended in {} s",
+                "another server is starting or stopping on {root}, and has not ended in {} s: try \
+                 again later",
                 limit.as_secs()
             ));
         }
@@ -102,12 +104,17 @@ fn take_lock(dir: &ServerDir, limit: Duration) -> Result<DirLock> {
     }
 }
 
+fn runs_already(dir: &ServerDir, pid: i32) -> String {
+    let root = dir.root().display();
+    format!("a server already runs on {root}, pid {pid}: `sluice server stop --dir {root}` ends it")
+}
+
 fn remove_stale_pid_file(dir: &ServerDir) -> Result<()> {
     match process::read_pid_file(dir) {
         PidFile::Missing => return Ok(()),
         // Started by hand on our data, without our lock.
         PidFile::Running(pid) => {
-            return Err(format!("a server already runs on {}, pid {pid}", dir.root().display()));
+            return Err(runs_already(dir, pid));
         }
         PidFile::Stale(why) => report!("sluice: removing a stale pid file: {why}"),
     }

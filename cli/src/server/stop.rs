@@ -35,7 +35,8 @@ pub fn stop(args: &StopArgs) -> Result<()> {
     while process::is_server_of(pid, &dir) {
         if begun.elapsed() >= Duration::from_secs(args.timeout) {
             return Err(format!(
-                "the server, pid {pid}, is still shutting down after {} s; it was not killed",
+                "the server, pid {pid}, is still shutting down after {} s: wait for it, or repeat with a \
+                 longer --timeout. It was not killed",
                 args.timeout
             ));
         }

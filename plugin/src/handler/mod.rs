@@ -75,7 +75,8 @@ impl Handler {
         let table = engine.table(name)?.ok_or(Error::NotFound)?;
         let Some(stale) = shape.stale_indexes(table.definition()) else {
             return Err(Error::Refused(format!(
-                "the definition of {name} in the server is not the one it was created with"
+                "the server's definition of {name} is not the one it was created with: restore its .frm \
+                 file"
             )));
         };
         name_keys(&table, &shape);

@@ -237,8 +237,8 @@ fn refuses_a_foreign_directory(w: &mut World) {
     let foreign = w.tool.home("foreign");
     fs::create_dir(&foreign.dir).expect("a new directory");
     fs::write(foreign.dir.join("precious"), "").expect("a file");
-    start(&foreign, &[]).refuses("does not understand");
-    run(&mut foreign.server("stop", &[])).refuses("does not understand");
+    start(&foreign, &[]).refuses("is not a directory of `sluice server`");
+    run(&mut foreign.server("stop", &[])).refuses("is not a directory of `sluice server`");
     let names: Vec<_> = fs::read_dir(&foreign.dir).expect("it is left").flatten().collect();
     assert_eq!(names.iter().map(|e| e.file_name()).collect::<Vec<_>>(), ["precious"]);
 }
