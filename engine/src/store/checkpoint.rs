@@ -8,6 +8,7 @@
 //! checkpoint. After the first slot the checkpoint has happened; a failure of the second slot
 //! only leaves everything that the older slot needs in place.
 
+use super::checkpointer::Checkpointer;
 use super::counters::add;
 use super::engine::{remove_obsolete, Store};
 use super::mapfile::{self, ChangeLog};
@@ -16,77 +17,16 @@ use super::state::Capture;
 use super::superblock::Superblock;
 use crate::base::{Error, Lsn, Result, BLOCK_BYTES};
 use crate::os::planted::{self, Bug};
-use crate::os::{File, SIMULATED};
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::Arc;
 
 /// Disk space kept after the end of the change log, in segments (and at most this many bytes).
 const CHANGES_RESERVE_BYTES_MAX: u64 = 4 << 20;
-
-/// In the simulator lives are short: snapshots must be frequent.
-const SNAPSHOT_BYTES_SIMULATED: u64 = 16 << 10;
-
-pub struct Checkpointer {
-    slots: Arc<dyn File>,
-    /// The slot that surely holds `current`; the other is written first.
-    newest: usize,
-    current: Superblock,
-    changes: ChangeLog,
-    snapshot_bytes: u64,
-    /// A leaf could not be read for a snapshot when the change log ended here: the next attempt
-    /// waits until it has grown as much again.
-    failed_at: u64,
-    /// The disk has no room for what the next checkpoint may append.
-    lacks_reserve: bool,
-    /// Map files of older generations may still be there.
-    has_obsolete: bool,
-}
 
 /// A map snapshot that is written but named by no superblock yet.
 struct NewMap {
     generation: u64,
     written: Written,
     changes: ChangeLog,
-}
-
-impl Checkpointer {
-    pub fn new(
-        slots: Arc<dyn File>,
-        newest: usize,
-        current: Superblock,
-        changes: ChangeLog,
-    ) -> Checkpointer {
-        let snapshot_bytes = current.directory_at + current.directory_bytes;
-        Checkpointer {
-            slots,
-            newest,
-            current,
-            changes,
-            snapshot_bytes,
-            failed_at: 0,
-            lacks_reserve: false,
-            has_obsolete: false,
-        }
-    }
-
-    #[cfg(test)]
-    pub fn map_generation(&self) -> u64 {
-        self.current.map_generation
-    }
-
-    /// What both slots hold between checkpoints.
-    pub fn current(&self) -> Superblock {
-        self.current
-    }
-
-    /// The change log is long against the cost of a snapshot, or for the next opening of the store.
-    fn wants_snapshot(&self, segment_bytes: u64, limit_bytes: u64) -> bool {
-        let most_bytes = limit_bytes.min(2 * self.snapshot_bytes);
-        let least_bytes = if SIMULATED { SNAPSHOT_BYTES_SIMULATED } else { segment_bytes };
-        let grown_bytes = self.changes.end() - self.failed_at;
-        grown_bytes > least_bytes.max(most_bytes)
-            || self.lacks_reserve && grown_bytes > 2 * self.snapshot_bytes
-    }
 }
 
 impl Store {

@@ -1,6 +1,6 @@
 //! The store: opening, reading, writing, freeing.
 
-use super::checkpoint::Checkpointer;
+use super::checkpointer::Checkpointer;
 use super::counters::{add, Counters};
 use super::entry::{Entry, PAGE_ID_MAX};
 use super::epoch::Epochs;

@@ -43,6 +43,7 @@
 mod backup;
 mod blocks;
 mod checkpoint;
+mod checkpointer;
 mod counters;
 mod engine;
 mod entry;
