@@ -64,6 +64,32 @@ impl EntryHeader {
     }
 }
 
+/// The payload of a new entry, in two parts: the form that the owner of the tree gives it, and the bytes
+/// that it was given. They become one where the change of the page is encoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Payload<'a>(pub &'a [u8], pub &'a [u8]);
+
+impl<'a> From<&'a [u8]> for Payload<'a> {
+    fn from(bytes: &'a [u8]) -> Payload<'a> {
+        Payload(&[], bytes)
+    }
+}
+
+impl Payload<'_> {
+    pub fn len(&self) -> usize {
+        self.0.len() + self.1.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    pub fn put(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.0);
+        out.extend_from_slice(self.1);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -19,7 +19,7 @@ pub mod formats;
 pub mod ids;
 pub mod limits;
 
-pub use entry::{EntryHeader, ENTRY_HEADER_BYTES};
+pub use entry::{EntryHeader, Payload, ENTRY_HEADER_BYTES};
 pub use error::{Error, Result};
 pub use ids::{Csn, IdHasher, Lsn, PageId, TreeId, TxnId};
 pub use limits::{BLOCK_BYTES, PAGE_BYTES};

@@ -95,7 +95,7 @@ impl<'a> Builder<'a> {
     /// Adds an entry; its key is above all that came before.
     pub fn push(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         check_key(key)?;
-        check_value(value, false)?;
+        check_value(value.len())?;
         let last = self.levels[0].pending.last_key();
         assert!(last.is_none_or(|last| last < key), "entries come in the order of their keys");
         self.push_at(0, key, value)

@@ -4,7 +4,8 @@
 use super::node::Node;
 use crate::base::codec::{put_bytes, put_u8, put_varint, Reader};
 use crate::base::entry::LSN_RANGE;
-use crate::base::{Result, TreeId};
+use crate::base::{EntryHeader, Lsn, Payload, Result, TreeId, TxnId, ENTRY_HEADER_BYTES};
+use std::borrow::Cow;
 
 /// Whole content of a node: tree, level, fences, entries.
 pub(super) const INIT: u8 = 1;
@@ -119,20 +120,43 @@ pub(super) fn put_truncate(out: &mut Vec<u8>, keep: usize, high: &[u8]) {
     put_bytes(out, high);
 }
 
-pub(super) fn put_insert(out: &mut Vec<u8>, slot: usize, suffix: &[u8], value: &[u8], stamp: bool) {
-    put_u8(out, if stamp { INSERT_STAMPED } else { INSERT });
-    put_varint(out, slot as u64);
-    put_bytes(out, suffix);
-    put_value(out, value, stamp);
+/// The value that an entry is to have.
+pub enum Value<'a> {
+    /// These bytes, whatever they are.
+    Plain(Cow<'a, [u8]>),
+    /// A new version. Its LSN becomes that of the record: until then it is zero, in the log too.
+    Version { flags: u8, txn: TxnId, payload: Payload<'a> },
 }
 
-/// The stamped bytes are logged as zeroes: they are not known yet.
-fn put_value(out: &mut Vec<u8>, value: &[u8], stamp: bool) {
-    put_bytes(out, value);
-    if stamp {
-        let start = out.len() - value.len();
-        out[start + LSN_RANGE.start..start + LSN_RANGE.end].fill(0);
+impl Value<'_> {
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Value::Plain(bytes) => bytes.len(),
+            Value::Version { payload, .. } => ENTRY_HEADER_BYTES + payload.len(),
+        }
     }
+
+    fn is_stamped(&self) -> bool {
+        matches!(self, Value::Version { .. })
+    }
+
+    fn put(&self, out: &mut Vec<u8>) {
+        match *self {
+            Value::Plain(ref bytes) => out.extend_from_slice(bytes),
+            Value::Version { flags, txn, payload } => {
+                EntryHeader { flags, txn, lsn: Lsn::ZERO }.put(out);
+                payload.put(out);
+            }
+        }
+    }
+}
+
+pub(super) fn put_insert(out: &mut Vec<u8>, slot: usize, suffix: &[u8], value: &Value<'_>) {
+    put_u8(out, if value.is_stamped() { INSERT_STAMPED } else { INSERT });
+    put_varint(out, slot as u64);
+    put_bytes(out, suffix);
+    put_varint(out, value.len() as u64);
+    value.put(out);
 }
 
 pub(super) fn put_remove(out: &mut Vec<u8>, slot: usize) {
@@ -149,28 +173,31 @@ pub(super) fn put_remove_many(out: &mut Vec<u8>, slots: &[usize]) {
     }
 }
 
-/// New value of a slot: only the bytes that differ where that is shorter.
+/// New value of a slot: only the bytes that differ where that is shorter. `bytes` is room for the value.
 pub(super) fn put_replace(
     out: &mut Vec<u8>,
+    bytes: &mut Vec<u8>,
     node: Node<'_>,
     slot: usize,
-    value: &[u8],
-    stamp: bool,
+    value: &Value<'_>,
 ) {
-    let old = node.value(slot);
+    let (old, stamp) = (node.value(slot), value.is_stamped());
     let start = out.len();
     if old.len() == value.len() {
+        bytes.clear();
+        value.put(bytes);
         put_u8(out, if stamp { PATCH_STAMPED } else { PATCH });
         put_varint(out, slot as u64);
-        put_ranges(out, old, value, stamp);
-        if out.len() - start <= value.len() {
+        put_ranges(out, old, bytes, stamp);
+        if out.len() - start <= bytes.len() {
             return;
         }
         out.truncate(start);
     }
     put_u8(out, if stamp { REPLACE_STAMPED } else { REPLACE });
     put_varint(out, slot as u64);
-    put_value(out, value, stamp);
+    put_varint(out, value.len() as u64);
+    value.put(out);
 }
 
 /// Ranges closer than this are one: a range costs about two bytes.

@@ -1,7 +1,7 @@
 use super::apply::apply;
 use super::*;
 use crate::base::codec::{put_bytes, put_varint};
-use crate::base::{Lsn, PageId, TreeId, PAGE_BYTES};
+use crate::base::{Lsn, PageId, Payload, TreeId, TxnId, PAGE_BYTES};
 use crate::os::fuzz::fuzz;
 
 const PAGE: PageId = PageId(7);
@@ -31,8 +31,9 @@ fn changes() -> Vec<Vec<u8>> {
         all.push(change);
     };
     add(&|out| codec::put_truncate(out, 2, b"d"));
-    add(&|out| codec::put_insert(out, 1, b"bb", &[3; 30], true));
-    add(&|out| codec::put_insert(out, 4, b"y", &[3; 30], false));
+    let version = Value::Version { flags: 3, txn: TxnId(3), payload: Payload(&[3], &[3; 14]) };
+    add(&|out| codec::put_insert(out, 1, b"bb", &version));
+    add(&|out| codec::put_insert(out, 4, b"y", &Value::Plain([3; 30][..].into())));
     add(&|out| codec::put_remove(out, 2));
     add(&|out| out.extend_from_slice(&[codec::PATCH, 1, 2, 3, 7, 7, 7]));
     add(&|out| out.extend_from_slice(&[codec::REMOVE_MANY, 0, 1, 1]));

@@ -48,6 +48,7 @@ mod verify;
 
 pub use apply::change_creates_page;
 pub use bulk::Builder;
+pub use codec::Value;
 pub use env::Env;
 pub use estimate::{RangeEstimate, TreeSize};
 pub use inspect::{describe_change, view_page, NodeView};

@@ -1,6 +1,6 @@
 //! Making room: dead entries first, then a split; the root grows by a level. Each is one record.
 
-use super::codec;
+use super::codec::{self, Value};
 use super::need::Need;
 use super::node::{
     common_prefix_len, entry_bytes, fence_prefix_len, separator, Found, Node, BODY_BYTES,
@@ -88,7 +88,8 @@ impl Tree {
         let (mut above, mut kept, mut moved) = (Vec::new(), Vec::new(), Vec::new());
         let separator = &split.separator[..];
         let suffix = &separator[Node::new(parent).prefix_len()..];
-        codec::put_insert(&mut above, slot + 1, suffix, &right_id.0.to_le_bytes(), false);
+        let child = right_id.0.to_le_bytes();
+        codec::put_insert(&mut above, slot + 1, suffix, &Value::Plain(child[..].into()));
         codec::put_truncate(&mut kept, split.keep, separator);
         let node = Node::new(left);
         put_part(&mut moved, node, split.keep..node.count(), (separator, node.high()));

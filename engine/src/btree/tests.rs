@@ -2,7 +2,7 @@ use super::apply::apply;
 use super::node::Node;
 use super::*;
 use crate::base::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
-use crate::base::{Error, Lsn, PageId, Result, TreeId, PAGE_BYTES};
+use crate::base::{Error, Lsn, PageId, Result, TreeId, TxnId, PAGE_BYTES};
 use crate::buffer::{Pool, PoolOptions};
 use crate::os::sim::{SimOs, SimRng};
 use std::collections::BTreeMap;
@@ -34,8 +34,14 @@ fn get(tree: &Tree, key: &[u8]) -> Option<Vec<u8>> {
     found
 }
 
+/// A new version with these bytes but the LSN, which the tree gives it.
+fn stamped(entry: &[u8]) -> Value<'_> {
+    let txn = entry[1..7].iter().rev().fold(0, |txn, byte| txn << 8 | u64::from(*byte));
+    Value::Version { flags: entry[0], txn: TxnId(txn), payload: entry[15..].into() }
+}
+
 fn put(tree: &Tree, key: &[u8], value: &[u8]) {
-    let done = tree.change(key, &mut |_| EntryEdit::put(value, &b""[..], false)).unwrap();
+    let done = tree.change(key, &mut |_| EntryEdit::put(value, &b""[..])).unwrap();
     assert!(done.is_some());
 }
 
@@ -130,7 +136,7 @@ fn random_step(tree: &Tree, model: &mut Model, draw: &mut Draw, remove_percent: 
         let expected = model.get(&key).cloned();
         let decide = &mut |old: Option<&[u8]>| {
             assert_eq!(old, expected.as_deref());
-            EntryEdit::put(&value[..], &b"n"[..], false)
+            EntryEdit::put(&value[..], &b"n"[..])
         };
         tree.change(&key, decide).unwrap();
         model.insert(key, value);
@@ -257,7 +263,7 @@ fn damaged_pages_are_found_before_use() {
 
 #[test]
 fn a_stamped_value_holds_the_lsn_of_its_record() {
-    use crate::base::{EntryHeader, TxnId};
+    use crate::base::EntryHeader;
     let env = new_env(1 << 20);
     let tree = Tree::create(Arc::clone(&env), TREE).unwrap();
     let mut last = Lsn::ZERO;
@@ -267,7 +273,10 @@ fn a_stamped_value_holds_the_lsn_of_its_record() {
         EntryHeader { flags: 0, txn: TxnId(u64::from(round) + 5), lsn }.put(&mut entry);
         entry.extend_from_slice(&[round; 150][..if round == 2 { 100 } else { 150 }]);
         entry.extend_from_slice(&[9; 50]);
-        let decide = &mut |_: Option<&[u8]>| EntryEdit::put(&entry[..], &b"undo"[..], true);
+        let decide = &mut |_: Option<&[u8]>| EntryEdit::Put {
+            value: stamped(&entry),
+            note: b"undo"[..].into(),
+        };
         let appended = tree.change(b"row", decide).unwrap().unwrap();
         let stored = get(&tree, b"row").unwrap();
         let (header, payload) = EntryHeader::split(&stored).unwrap();
@@ -288,7 +297,8 @@ fn an_update_in_place_logs_only_what_differs() {
     let mut row = [7u8; 200];
     put(&tree, b"row", &row);
     row[120..124].fill(8);
-    let decide = &mut |_: Option<&[u8]>| EntryEdit::put(&row[..], &b""[..], true);
+    let decide =
+        &mut |_: Option<&[u8]>| EntryEdit::Put { value: stamped(&row), note: b""[..].into() };
     let appended = tree.change(b"row", decide).unwrap().unwrap();
     let record = env.wal.read(appended.lsn).unwrap();
     assert!(record.payload.len() < 20, "{} bytes", record.payload.len());
@@ -339,7 +349,7 @@ fn keys_and_values_over_the_limit_are_refused() {
     let env = new_env(1 << 20);
     let tree = Tree::create(env, TREE).unwrap();
     let put = |key: &[u8], value: &[u8]| {
-        tree.change(key, &mut |_| EntryEdit::put(value, &b""[..], false)).map(|_| ())
+        tree.change(key, &mut |_| EntryEdit::put(value, &b""[..])).map(|_| ())
     };
     put(&[1; KEY_BYTES_MAX], &[2; VALUE_BYTES_MAX]).unwrap();
     assert!(put(&[1; KEY_BYTES_MAX + 1], &[]).is_err());

@@ -1,11 +1,10 @@
 //! A tree as its users see it: change one key, read one key.
 
-use super::codec;
+use super::codec::{self, Value};
 use super::env::Env;
 use super::need::{fits, Need};
 use super::node::{Found, Node, UNDERFULL_BYTES};
 use super::record::log_and_apply;
-use crate::base::entry::ENTRY_HEADER_BYTES;
 use crate::base::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::base::{Error, PageId, Result, TreeId};
 use crate::buffer::WriteGuard;
@@ -17,12 +16,10 @@ use std::sync::Arc;
 /// What is to become of an entry; not its *change*, which is bytes for a page.
 pub enum EntryEdit<'a> {
     Keep,
-    /// `stamp`: the value's bytes at `base::entry::LSN_RANGE` become the LSN of the record.
     /// `note`: opaque bytes in front of the record; empty is none.
     Put {
-        value: Cow<'a, [u8]>,
+        value: Value<'a>,
         note: Cow<'a, [u8]>,
-        stamp: bool,
     },
     /// Removing what is not there is `Keep`.
     Remove {
@@ -31,12 +28,8 @@ pub enum EntryEdit<'a> {
 }
 
 impl<'a> EntryEdit<'a> {
-    pub fn put(
-        value: impl Into<Cow<'a, [u8]>>,
-        note: impl Into<Cow<'a, [u8]>>,
-        stamp: bool,
-    ) -> Self {
-        EntryEdit::Put { value: value.into(), note: note.into(), stamp }
+    pub fn put(value: impl Into<Cow<'a, [u8]>>, note: impl Into<Cow<'a, [u8]>>) -> Self {
+        EntryEdit::Put { value: Value::Plain(value.into()), note: note.into() }
     }
 
     pub fn remove(note: impl Into<Cow<'a, [u8]>>) -> Self {
@@ -51,8 +44,8 @@ pub struct Tree {
 }
 
 thread_local! {
-    /// Change bytes of the operation under way.
-    static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    /// Change bytes of the operation under way, and the value that is compared with the old one.
+    static SCRATCH: RefCell<(Vec<u8>, Vec<u8>)> = const { RefCell::new((Vec::new(), Vec::new())) };
 }
 
 impl Tree {
@@ -108,17 +101,17 @@ impl Tree {
             let mut leaf = self.write_leaf(key)?;
             let node = Node::new(&leaf);
             let found = node.search(key);
-            let (value, note, stamp) = match decide(found.ok().map(|slot| node.value(slot))) {
+            let (value, note) = match decide(found.ok().map(|slot| node.value(slot))) {
                 EntryEdit::Keep => return Ok(None),
-                EntryEdit::Put { value, note, stamp } => (value, note, stamp),
+                EntryEdit::Put { value, note } => (value, note),
                 EntryEdit::Remove { note } => {
                     let Ok(slot) = found else { return Ok(None) };
                     return self.remove(leaf, key, slot, &note).map(Some);
                 }
             };
-            check_value(&value, stamp)?;
+            check_value(value.len())?;
             if fits(node, key, found, value.len()) {
-                return Ok(Some(self.put(&mut leaf, key, found, (&value, stamp), &note)));
+                return Ok(Some(self.put(&mut leaf, key, found, &value, &note)));
             }
             drop(leaf);
             self.make_room(&Need { level: 0, key, value_len: value.len() })?;
@@ -130,17 +123,15 @@ impl Tree {
         leaf: &mut WriteGuard,
         key: &[u8],
         found: Found,
-        (value, stamp): (&[u8], bool),
+        value: &Value<'_>,
         note: &[u8],
     ) -> Appended {
-        SCRATCH.with_borrow_mut(|change| {
+        SCRATCH.with_borrow_mut(|(change, bytes)| {
             change.clear();
             let node = Node::new(leaf);
             match found {
-                Ok(slot) => codec::put_replace(change, node, slot, value, stamp),
-                Err(slot) => {
-                    codec::put_insert(change, slot, &key[node.prefix_len()..], value, stamp)
-                }
+                Ok(slot) => codec::put_replace(change, bytes, node, slot, value),
+                Err(slot) => codec::put_insert(change, slot, &key[node.prefix_len()..], value),
             }
             log_and_apply(&self.env, self.id, note, &mut [(leaf, change)], &mut [])
         })
@@ -184,10 +175,9 @@ pub(super) fn check_key(key: &[u8]) -> Result<()> {
     Ok(())
 }
 
-pub(super) fn check_value(value: &[u8], stamp: bool) -> Result<()> {
-    if value.len() > VALUE_BYTES_MAX {
-        return Err(Error::TooLarge { what: "value", bytes: value.len(), limit: VALUE_BYTES_MAX });
+pub(super) fn check_value(bytes: usize) -> Result<()> {
+    if bytes > VALUE_BYTES_MAX {
+        return Err(Error::TooLarge { what: "value", bytes, limit: VALUE_BYTES_MAX });
     }
-    assert!(!stamp || value.len() >= ENTRY_HEADER_BYTES, "a stamped value has an entry header");
     Ok(())
 }

@@ -140,7 +140,7 @@ impl Catalog {
     }
 
     fn put(&self, session: &mut Session, key: &[u8], bytes: &[u8]) -> Result<()> {
-        match session.write(&self.gate, key, Some(bytes), Expect::Absent)? {
+        match session.write(&self.gate, key, Some(bytes.into()), Expect::Absent)? {
             Written::Duplicate => Err(Error::Exists),
             _ => Ok(()),
         }

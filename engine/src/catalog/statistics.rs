@@ -97,9 +97,10 @@ impl Catalog {
     ) -> Result<()> {
         for (index, of_index) in statistics.trees.iter().enumerate() {
             let (key, bytes) = (key_of(table, index), of_index.encode());
-            if session.write(&self.gate, &key, Some(&bytes), Expect::Absent)? == Written::Duplicate
+            if session.write(&self.gate, &key, Some(bytes[..].into()), Expect::Absent)?
+                == Written::Duplicate
             {
-                session.write(&self.gate, &key, Some(&bytes), Expect::Present)?;
+                session.write(&self.gate, &key, Some(bytes[..].into()), Expect::Present)?;
             }
         }
         Ok(())

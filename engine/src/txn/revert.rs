@@ -151,9 +151,7 @@ impl Context {
         with: Option<&[u8]>,
     ) -> Result<()> {
         self.change_if(gate, key, stands, &mut || match with {
-            Some(older) if !self.is_purged(older) => {
-                EntryEdit::put(older.to_vec(), Vec::new(), false)
-            }
+            Some(older) if !self.is_purged(older) => EntryEdit::put(older.to_vec(), Vec::new()),
             _ => EntryEdit::remove(Vec::new()),
         })
         .map(drop)

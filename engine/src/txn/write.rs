@@ -7,8 +7,8 @@ use super::trees::TreeGate;
 use super::versions::{Note, VersionRecord};
 use super::{Enqueued, Mode, Ticket, TxnState};
 use crate::base::entry::{DELETED, FIRST};
-use crate::base::{EntryHeader, Error, Lsn, Result, TreeId, TxnId, ENTRY_HEADER_BYTES};
-use crate::btree::EntryEdit;
+use crate::base::{EntryHeader, Error, Payload, Result, TreeId, TxnId};
+use crate::btree::{EntryEdit, Value};
 use crate::os::planted::{self, Bug};
 use crate::wal::ReadAhead;
 
@@ -49,7 +49,7 @@ impl Session {
         &mut self,
         gate: &TreeGate,
         key: &[u8],
-        payload: Option<&[u8]>,
+        payload: Option<Payload<'_>>,
         expect: Expect,
     ) -> Result<Written> {
         let written = self.write_in_turn(gate, key, payload, expect);
@@ -62,7 +62,7 @@ impl Session {
         &mut self,
         gate: &TreeGate,
         key: &[u8],
-        payload: Option<&[u8]>,
+        payload: Option<Payload<'_>>,
         expect: Expect,
     ) -> Result<Written> {
         let open = self.ensure_open();
@@ -265,13 +265,13 @@ impl Session {
     }
 }
 
-/// The versioned entry and its note. `btree` stamps the record's LSN into the header.
-fn new_version(
+/// The new version and its note.
+fn new_version<'p>(
     open: &OpenTxn,
     key: &[u8],
-    payload: Option<&[u8]>,
+    payload: Option<Payload<'p>>,
     current: Option<&[u8]>,
-) -> EntryEdit<'static> {
+) -> EntryEdit<'p> {
     let mut flags = 0;
     if payload.is_none() {
         flags |= DELETED;
@@ -279,10 +279,7 @@ fn new_version(
     if current.is_none() {
         flags |= FIRST;
     }
-    let payload = payload.unwrap_or(&[]);
-    let mut value = Vec::with_capacity(ENTRY_HEADER_BYTES + payload.len());
-    EntryHeader { flags, txn: open.id, lsn: Lsn::ZERO }.put(&mut value);
-    value.extend_from_slice(payload);
+    let payload = payload.unwrap_or(Payload(&[], &[]));
     let note = Note {
         txn: open.id,
         previous_lsn: open.last_lsn(),
@@ -290,5 +287,6 @@ fn new_version(
         replaced: current,
         deletes: flags & DELETED != 0,
     };
-    EntryEdit::put(value, note.encode(), true)
+    let value = Value::Version { flags, txn: open.id, payload };
+    EntryEdit::Put { value, note: note.encode().into() }
 }

@@ -50,7 +50,11 @@ fn bench_change_get_scan() {
         timed(what, 200_000, |i| {
             row[100..104].copy_from_slice(&(i as u32).to_be_bytes());
             let key = key_of(rng.below(ids));
-            tree.change(&key, &mut |_| EntryEdit::put(&row[..], &[1u8; 24][..], true)).unwrap();
+            tree.change(&key, &mut |_| {
+                let note = [1u8; 24][..].to_vec().into();
+                EntryEdit::Put { value: stamped(&row), note }
+            })
+            .unwrap();
         });
         println!("  {} log bytes each", (wal.end().0 - before.0) / 200_000);
         flush(0);

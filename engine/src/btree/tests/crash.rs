@@ -118,7 +118,7 @@ impl World {
         let done = tree.change(&key, &mut |old| {
             assert_eq!(old, expected.as_deref());
             match &value {
-                Some(value) => EntryEdit::put(value.clone(), &b""[..], false),
+                Some(value) => EntryEdit::put(value.clone(), &b""[..]),
                 None => EntryEdit::remove(&b""[..]),
             }
         })?;

@@ -6,7 +6,7 @@ use super::payload::{is_long, Reference, CHUNK_BYTES, INLINE, REFERENCE};
 use super::trx::Trx;
 use crate::base::codec::put_varint;
 use crate::base::limits::ROW_BYTES_MAX;
-use crate::base::{Error, Result};
+use crate::base::{Error, Payload, Result};
 use crate::db::lease::Purpose;
 use crate::db::tables::Table;
 use crate::txn::{Expect, Isolation, ReadMode, WaitPolicy, Written};
@@ -15,19 +15,18 @@ use crate::txn::{Expect, Isolation, ReadMode, WaitPolicy, Written};
 const CHUNKS_PER_ADMISSION: usize = 1024;
 
 impl Trx {
-    /// Writes the stored form of `payload` to `out`, and its chunks if it is long.
-    pub(crate) fn store_payload(
+    /// The stored form of `payload`. A long one leaves its chunks in the table's tree for them, and a
+    /// reference in `out`.
+    pub(crate) fn store_payload<'p>(
         &mut self,
         table: &Table,
-        payload: &[u8],
-        out: &mut Vec<u8>,
-    ) -> Result<()> {
-        out.clear();
+        payload: &'p [u8],
+        out: &'p mut Vec<u8>,
+    ) -> Result<Payload<'p>> {
         if !is_long(payload) {
-            out.push(INLINE);
-            out.extend_from_slice(payload);
-            return Ok(());
+            return Ok(Payload(&[INLINE], payload));
         }
+        out.clear();
         if payload.len() > ROW_BYTES_MAX {
             return Err(Error::TooLarge {
                 what: "row",
@@ -46,13 +45,13 @@ impl Trx {
             let key = reference.key(chunk as u32);
             self.engine.check_room(Purpose::Add, &|| self.session.is_interrupted())?;
             let written =
-                self.session.write(&table.long_values, &key, Some(bytes), Expect::Absent)?;
+                self.session.write(&table.long_values, &key, Some(bytes.into()), Expect::Absent)?;
             assert_eq!(written, Written::Done, "keys of long values are used once");
         }
         out.push(REFERENCE);
         out.extend_from_slice(&reference.key(0)[..12]);
         put_varint(out, payload.len() as u64);
-        Ok(())
+        Ok(Payload::from(&out[..]))
     }
 
     /// Replaces a stored payload, as read from an entry, by the payload itself. `false`: a part of

@@ -1,7 +1,7 @@
 //! A transaction as the plugin sees it: rows of tables instead of entries of trees.
 
 use super::payload::is_long;
-use crate::base::{Error, Result, TxnId};
+use crate::base::{Error, Payload, Result, TxnId};
 use crate::btree::Direction;
 use crate::db::engine::Engine;
 use crate::db::lease::Purpose;
@@ -237,10 +237,10 @@ impl Trx {
     }
 
     fn insert_entry(&mut self, table: &Table, index: usize, entry: &Entry<'_>) -> Result<()> {
-        let mut stored = std::mem::take(&mut self.scratch);
-        let stored_well = self.store_payload(table, entry.payload, &mut stored);
-        let outcome = stored_well.and_then(|()| self.write_new(table, index, entry, &stored));
-        self.scratch = stored;
+        let mut reference = std::mem::take(&mut self.scratch);
+        let stored = self.store_payload(table, entry.payload, &mut reference);
+        let outcome = stored.and_then(|stored| self.write_new(table, index, entry, stored));
+        self.scratch = reference;
         match outcome? {
             Written::Done => Ok(()),
             Written::Missing => unreachable!("an insert expects nothing"),
@@ -259,7 +259,7 @@ impl Trx {
         table: &Table,
         index: usize,
         entry: &Entry<'_>,
-        stored: &[u8],
+        stored: Payload<'_>,
     ) -> Result<Written> {
         let gate = &table.gates[index];
         loop {
@@ -309,11 +309,12 @@ impl Trx {
         if is_long(before.payload) {
             self.delete_long(table, index, before.key)?;
         }
-        let mut stored = std::mem::take(&mut self.scratch);
-        let outcome = self.store_payload(table, after.payload, &mut stored).and_then(|()| {
-            self.session.write(&table.gates[index], after.key, Some(&stored), Expect::Present)
+        let mut reference = std::mem::take(&mut self.scratch);
+        let stored = self.store_payload(table, after.payload, &mut reference);
+        let outcome = stored.and_then(|stored| {
+            self.session.write(&table.gates[index], after.key, Some(stored), Expect::Present)
         });
-        self.scratch = stored;
+        self.scratch = reference;
         self.expect_done(table, index, outcome?)
     }
 

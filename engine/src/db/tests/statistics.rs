@@ -183,7 +183,7 @@ fn an_entry_of_another_format_means_that_nothing_is_known() {
     let mut session = engine.system_session();
     let key = [&b"\0s"[..], &id.to_be_bytes(), &[0, 1]].concat();
     let put = |session: &mut crate::txn::Session, bytes: &[u8]| {
-        session.write(&gate, &key, Some(bytes), crate::txn::Expect::Present).unwrap()
+        session.write(&gate, &key, Some(bytes.into()), crate::txn::Expect::Present).unwrap()
     };
     assert_eq!(put(&mut session, &[99, 1, 2]), crate::txn::Written::Done);
     session.finish_commit();

@@ -318,7 +318,7 @@ impl OldVersions {
 }
 
 fn put(tree: &Tree, key: &[u8], value: &[u8]) -> Result<()> {
-    tree.change(key, &mut |_| EntryEdit::put(value, &[][..], false))?;
+    tree.change(key, &mut |_| EntryEdit::put(value, &[][..]))?;
     Ok(())
 }
 
