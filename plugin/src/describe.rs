@@ -94,7 +94,8 @@ fn level(column: &Column, index: usize, flag: u32) -> Level {
     let mut space_weight = Vec::new();
     Server.weights(column.charset, flag, column.expansion, &column.space, &mut space_weight);
     let is_padded = match column.order {
-        Order::Pad => true,
+        // Spaces without a weight change nothing, at the end or elsewhere.
+        Order::Pad => !space_weight.is_empty(),
         Order::NoPad => index > 0 && column.kind != Kind::Char,
         Order::Binary | Order::Stripped => false,
     };

@@ -306,7 +306,7 @@ fn check_column(column: &Column, null_bytes: usize, record_bytes: usize) -> Resu
         Kind::Ordered => true,
     };
     let weighed = column.is_string() && column.order != Order::Binary;
-    let weights = (!weighed || !column.levels.is_empty())
+    let weights = (!weighed || !(column.levels.is_empty() || column.space.is_empty()))
         && column.levels.iter().all(|l| !l.is_padded || (1..=8).contains(&l.space_weight.len()));
     let null_inside = column.null.is_none_or(|(at, bit)| at < null_bytes && bit != 0);
     if column.place().end > record_bytes || !widths || !weights || !null_inside {

@@ -93,7 +93,8 @@ void Sluice_description::add_column(const TABLE *table, Field *field)
     CHARSET_INFO *weighed_as= cs;
     column.order= sluice_order_of(cs);
     column.levels= column.order == SLUICE_ORDER_BINARY ? 0 : sluice_levels(cs);
-    column.space_bytes= cs->mbminlen;
+    /* "filename" writes a space with five bytes; so it has no key of ours. */
+    column.space_bytes= cs == &my_charset_filename ? 0 : cs->mbminlen;
     cs->cset->fill(cs, reinterpret_cast<char *>(column.space), cs->mbminlen, ' ');
     column.char_bytes_max= cs->mbmaxlen;
     column.expansion= cs->mbmaxlen > 1 || cs->strxfrm_multiply > 1 ? 16 : 1;
