@@ -35,6 +35,15 @@ void ha_sluice::describe_selectivity(ha_rows rows, uint64_t version)
     m_pages_per_entry.clear();
 }
 
+/* That of the definition, as with InnoDB. */
+static ulong create_time_of(const TABLE_SHARE *share)
+{
+  char path[FN_REFLEN + 1];
+  MY_STAT found;
+  strxnmov(path, FN_REFLEN, share->normalized_path.str, reg_ext, NullS);
+  return my_stat(path, &found, MYF(0)) ? ulong(found.st_ctime) : 0;
+}
+
 int ha_sluice::info(uint flag)
 {
   if (flag & HA_STATUS_ERRKEY)
@@ -63,6 +72,8 @@ int ha_sluice::info(uint flag)
     m_clustered_pages= double(MY_MAX(found.clustered_pages, 1));
   }
   /* The background refreshes them while tables are open. */
+  if (flag & HA_STATUS_CONST)
+    stats.create_time= create_time_of(table_share);
   if (flag & HA_STATUS_CONST || found.statistics_version != m_statistics_version)
     describe_selectivity(MY_MAX(found.rows, 2), found.statistics_version);
   return 0;
