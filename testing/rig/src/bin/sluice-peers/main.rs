@@ -17,7 +17,7 @@ mod outcome;
 mod tests;
 
 use outcome::Outcome;
-use sluice_rig::place::{prefix, target_dir};
+use sluice_rig::place::{prefix, target_dir, WorkDir};
 use sluice_rig::tool::checkout;
 use std::collections::BTreeMap;
 use std::fs;
@@ -81,11 +81,13 @@ fn run_driver(
     for (suite, tests) in suites {
         tests::copy(suite, tests, prefix, copies).map_err(io)?;
     }
+    let work = WorkDir::in_memory("peers").map_err(io)?;
     for engine in ENGINES {
         let mut driver = Command::new(checkout().join("scripts/mtr"));
         // The second --force: go on after an error.
-        driver.args(["--force", "--record", "--mem", "--retry=0", "--testcase-timeout=4"]);
+        driver.args(["--force", "--record", "--retry=0", "--testcase-timeout=2"]);
         driver.args(["--suite-timeout=600", "--mysqld=--innodb", "--mysqld=--partition"]);
+        driver.arg(format!("--vardir={}", work.run().display()));
         driver.arg(format!("--mysqld=--default-storage-engine={}", engine.name));
         // A replica would make a table of the default engine, and the server warns of its name.
         driver.arg("--mysqld=--gtid-pos-auto-engines=MyISAM");

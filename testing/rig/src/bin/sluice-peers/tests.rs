@@ -211,7 +211,7 @@ fn names_an_engine(before: &[u8]) -> bool {
     let start = before[..end].iter().rposition(|byte| !is_of_word(*byte)).map_or(0, |at| at + 1);
     let word = before[start..end].to_ascii_lowercase();
     end < before.len()
-        && before[end..].iter().all(|byte| b" \t='\"`".contains(byte))
+        && before[end..].iter().all(|byte| b" \t\n='\"`".contains(byte))
         && word.windows(6).any(|part| part == b"engine")
 }
 
@@ -246,6 +246,7 @@ mod checks {
                 .unwrap_or_default()
         };
         assert_eq!(made("(a int) ENGINE = InnoDB;"), "(a int) ENGINE = Sluice;");
+        assert_eq!(made("engine =\nInnoDB"), "engine =\nSluice");
         assert_eq!(made("let $engine_type= 'innodb';"), "let $engine_type= 'Sluice';");
         for text in
             ["set @@innodb_x=1", "engine=innodb_x", "have_innodb.inc", "innodb", "engineinnodb"]
