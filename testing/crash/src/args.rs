@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 pub const USAGE: &str = "\
-usage: sluice-crash kill9|powercut [options]
+usage: sluice-crash kill9|powercut|backup [options]
        sluice-crash powercut-proof [--rounds N] [--seed S] [--prefix P] [KIND...]
                           see docs/powercut.md
   --rounds N          rounds of work, kill, restart, verify (10)
@@ -36,8 +36,8 @@ usage: sluice-crash kill9|powercut [options]
                       tc-log, ddl-log, frm, innodb-checkpoint, or none (all four)
   --cuts-in-copies    powercut: every cut in an ALTER TABLE that copies rows, at each of its calls in turn
   --no-recovery-cuts  powercut: let every restart come to its end
-  --inject-loss       delete an acknowledged row after the restart: must fail
-  --inject-phantom    insert a row after the restart: must fail";
+  --inject-loss       delete an acknowledged row after the restart or the restore: must fail
+  --inject-phantom    insert a row there: must fail";
 
 pub struct Options {
     pub plan: Plan,
@@ -49,6 +49,7 @@ pub fn parse(mut args: impl Iterator<Item = String>) -> Result<Options, String> 
     match args.next().as_deref() {
         Some("kill9") => {}
         Some("powercut") => plan.power = Some(default_power()),
+        Some("backup") => plan.backup = true,
         other => return Err(format!("unknown command {:?}", other.unwrap_or(""))),
     }
     let mut keep = false;
@@ -68,6 +69,9 @@ pub fn parse(mut args: impl Iterator<Item = String>) -> Result<Options, String> 
             }
         }
     }
+    if plan.backup {
+        only_of_servers(&plan)?;
+    }
     if plan.fresh_every == 0 {
         return Err("--fresh-every must not be 0".into());
     }
@@ -83,6 +87,18 @@ pub fn parse(mut args: impl Iterator<Item = String>) -> Result<Options, String> 
     }
     plan.dir = std::path::absolute(&plan.dir).map_err(|e| e.to_string())?;
     Ok(Options { plan, keep })
+}
+
+/// A place in the binlog is what a backup is compared by; and the engine has backups, no other one.
+fn only_of_servers(plan: &Plan) -> Result<(), String> {
+    let is_off = plan.binlog == BinlogMode::All(Binlog::Off);
+    let is_other = !plan.engine.eq_ignore_ascii_case("sluice");
+    match is_off || is_other || plan.next_prefix.is_some() || plan.kill_in_shutdown {
+        false => Ok(()),
+        true => {
+            Err("backup has no --binlog off, --engine, --next-prefix, --kill-in-shutdown".into())
+        }
+    }
 }
 
 fn power(plan: &mut Plan) -> Result<&mut PowerPlan, String> {
@@ -120,6 +136,7 @@ fn defaults() -> Plan {
         server_options: Vec::new(),
         kill_in_shutdown: false,
         power: None,
+        backup: false,
         injection: None,
     }
 }

@@ -53,7 +53,7 @@ impl BinlogRecord {
                 false => Err(format!("was closed with {before} bytes and now has {size}")),
             };
         }
-        let contents = decode(prefix, file).map_err(|e| e.to_string())?;
+        let contents = decode(prefix, file, None).map_err(|e| e.to_string())?;
         let mut seen_in_file = BTreeSet::new();
         for id in &contents.committed {
             if !seen_in_file.insert(*id) || self.committed.contains(id) {
@@ -79,10 +79,35 @@ fn files_of_index(data: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(index.lines().map(|line| data.join(line.trim_start_matches("./"))).collect())
 }
 
-fn decode(prefix: &Prefix, file: &Path) -> io::Result<Contents> {
+/// The ids of all transactions before a position of a file of the binlog.
+pub fn ids_before(
+    prefix: &Prefix,
+    data: &Path,
+    name: &str,
+    position: u64,
+) -> io::Result<BTreeSet<i64>> {
+    let mut ids = BTreeSet::new();
+    for file in files_of_index(data)? {
+        let is_last = file.ends_with(name);
+        let contents = decode(prefix, &file, is_last.then_some(position))?;
+        if contents.open_group && is_last {
+            return Err(io::Error::other(format!("{name} {position} is inside of a transaction")));
+        }
+        ids.extend(contents.committed);
+        if is_last {
+            return Ok(ids);
+        }
+    }
+    Err(io::Error::other(format!("no file {name}")))
+}
+
+/// Of the whole file, or of what is before a position.
+fn decode(prefix: &Prefix, file: &Path, before: Option<u64>) -> io::Result<Contents> {
+    let stop = before.map(|position| format!("--stop-position={position}"));
     let mut child = Command::new(prefix.program("mariadb-binlog"))
         .args(["--no-defaults", "--verify-binlog-checksum", "--base64-output=decode-rows", "-v"])
         .args(["--database=k9", "--table=journal"])
+        .args(stop)
         .arg(file)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

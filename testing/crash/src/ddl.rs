@@ -5,6 +5,8 @@ use sluice_rig::client::{Client, Fault, Reply};
 use sluice_rig::rng::Rng;
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::Arc;
 
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Shape {
@@ -23,25 +25,57 @@ pub struct DdlRecord {
     /// The statement in flight, for the report.
     pub sent: String,
     pub acknowledged: u64,
+    /// The tables after each statement that has happened, the first one first.
+    pub steps: Vec<Tables>,
+    /// As many as there are steps, for those who look on while the session runs.
+    pub count: Arc<AtomicU64>,
     pub violations: Vec<String>,
     next: u64,
 }
 
+impl DdlRecord {
+    /// The statement that makes `after` of the tables has happened.
+    pub fn step(&mut self, after: Tables) {
+        self.tables = after.clone();
+        self.steps.push(after);
+        self.count.store(self.steps.len() as u64, Ordering::SeqCst);
+    }
+}
+
 const BASE_COLUMNS: i64 = 2;
 
-/// Runs until the server is gone or has done something wrong. `cut` is called once, before a statement
-/// that copies rows.
+/// How one session works.
+pub struct Work<'a> {
+    pub socket: &'a Path,
+    pub engine: &'a str,
+    /// Rows of an INSERT.
+    pub rows: i64,
+    /// Its transactions have a GTID domain of their own.
+    pub domain: Option<u64>,
+    /// It ends when this is set.
+    pub end: &'a AtomicBool,
+}
+
+fn connect(work: &Work) -> Reply<Client> {
+    let mut client = Client::connect_with_limit(work.socket, "k9", crate::workload::ANSWER_LIMIT)?;
+    if let Some(domain) = work.domain {
+        client.run(&format!("SET SESSION gtid_domain_id = {domain}"))?;
+    }
+    Ok(client)
+}
+
+/// Runs until it is told to end, the server is gone or has done something wrong. `cut` is called once, before
+/// a statement that copies rows.
 pub fn run_session(
     record: &mut DdlRecord,
-    socket: &Path,
-    engine: &str,
+    work: &Work,
     mut rng: Rng,
     cut: impl Fn() -> std::io::Result<()>,
 ) {
-    let Ok(mut client) = Client::connect(socket, "k9") else { return };
+    let Ok(mut client) = connect(work) else { return };
     let mut before_cut = rng.between(5, 20);
-    loop {
-        let (sql, after) = plan(record, engine, &mut rng);
+    while !work.end.load(Ordering::SeqCst) {
+        let (sql, after) = plan(record, work, &mut rng);
         before_cut -= 1;
         if before_cut < 0 && copies_rows(record, &sql) {
             before_cut = i64::MAX;
@@ -54,7 +88,7 @@ pub fn run_session(
         record.sent.clone_from(&sql);
         match client.run(&sql) {
             Ok(()) => {
-                record.tables = after;
+                record.step(after);
                 record.doubtful = None;
                 record.acknowledged += 1;
             }
@@ -70,27 +104,24 @@ pub fn run_session(
 }
 
 fn copies_rows(record: &DdlRecord, sql: &str) -> bool {
-    // An index is built in place.
-    let copies = !sql.contains(" ADD INDEX ");
-    let table =
-        sql.strip_prefix("ALTER TABLE ").filter(|_| copies).and_then(|rest| rest.split(' ').next());
+    let table = sql.strip_prefix("ALTER TABLE ").and_then(|rest| rest.split(' ').next());
     table.and_then(|name| record.tables.get(name)).is_some_and(|shape| shape.rows > 0)
 }
 
-fn plan(record: &mut DdlRecord, engine: &str, rng: &mut Rng) -> (String, Tables) {
+fn plan(record: &mut DdlRecord, work: &Work, rng: &mut Rng) -> (String, Tables) {
     let mut after = record.tables.clone();
     let names: Vec<String> = after.keys().cloned().collect();
     let name = match rng.pick(&names) {
         Some(name) if names.len() >= 2 && !rng.one_in(4) => name.clone(),
-        _ => return plan_create(record, engine, after),
+        _ => return plan_create(record, work.engine, after),
     };
     let shape = after.entry(name.clone()).or_default();
     if shape.rows == 0 && !rng.one_in(4) {
         // A copy of an empty table can lose nothing.
-        return (plan_insert(&name, shape), after);
+        return (plan_insert(&name, shape, work.rows), after);
     }
     let sql = match rng.between(1, 9) {
-        1..=3 => plan_insert(&name, shape),
+        1..=3 => plan_insert(&name, shape, work.rows),
         4 => {
             shape.columns += 1;
             let column = shape.columns;
@@ -98,8 +129,10 @@ fn plan(record: &mut DdlRecord, engine: &str, rng: &mut Rng) -> (String, Tables)
         }
         5 => {
             shape.indexed = !shape.indexed;
-            let change = if shape.indexed { "ADD INDEX v (v)" } else { "DROP INDEX v" };
-            format!("ALTER TABLE {name} {change}")
+            match shape.indexed {
+                true => format!("CREATE INDEX v ON {name} (v)"),
+                false => format!("ALTER TABLE {name} DROP INDEX v"),
+            }
         }
         6 => {
             shape.rows = 0;
@@ -121,9 +154,9 @@ fn plan(record: &mut DdlRecord, engine: &str, rng: &mut Rng) -> (String, Tables)
     (sql, after)
 }
 
-fn plan_insert(name: &str, shape: &mut Shape) -> String {
+fn plan_insert(name: &str, shape: &mut Shape, rows: i64) -> String {
     let first = shape.rows + 1;
-    shape.rows += 20;
+    shape.rows += rows;
     let rows: Vec<_> = (first..=shape.rows).map(|id| format!("({id}, {})", id % 7)).collect();
     format!("INSERT INTO {name} (id, v) VALUES {}", rows.join(", "))
 }
@@ -150,7 +183,7 @@ pub fn verify(record: &mut DdlRecord, client: &mut Client) -> Result<(), Vec<Str
     }
     match doubtful {
         Some(after) if after == actual => {
-            record.tables = after;
+            record.step(after);
             Ok(())
         }
         other => Err(vec![format!(

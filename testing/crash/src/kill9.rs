@@ -26,11 +26,10 @@ pub enum BinlogMode {
 }
 
 impl BinlogMode {
-    fn of(self, number: u64) -> Binlog {
-        const TURNS: [Binlog; 3] = [Binlog::InLog, Binlog::Off, Binlog::Synced];
+    pub fn of(self, number: u64, turns: &[Binlog]) -> Binlog {
         match self {
             BinlogMode::All(binlog) => binlog,
-            BinlogMode::Mix => TURNS[number as usize % TURNS.len()],
+            BinlogMode::Mix => turns[number as usize % turns.len()],
         }
     }
 }
@@ -52,6 +51,8 @@ pub struct Plan {
     pub kill_in_shutdown: bool,
     /// Cut the power, do not only kill.
     pub power: Option<PowerPlan>,
+    /// Make backups beside the work.
+    pub backup: bool,
     /// SQL that falsifies the data between restart and verification.
     pub injection: Option<&'static str>,
 }
@@ -103,9 +104,9 @@ enum Ending {
 /// File calls of an ALTER TABLE that copies a small table, and some more.
 const CALLS_OF_COPY: u64 = 44;
 
-type Checked<T> = Result<T, Vec<String>>;
+pub type Checked<T> = Result<T, Vec<String>>;
 
-fn one<E: std::fmt::Display>(what: &str) -> impl Fn(E) -> Vec<String> + '_ {
+pub fn one<E: std::fmt::Display>(what: &str) -> impl Fn(E) -> Vec<String> + '_ {
     move |error| vec![format!("{what}: {error}")]
 }
 
@@ -144,7 +145,7 @@ impl Epoch {
             fs::remove_dir_all(&dir).map_err(one("removing the old directory"))?;
         }
         fs::create_dir_all(&dir).map_err(one("making the directory"))?;
-        let binlog = plan.binlog.of(number);
+        let binlog = plan.binlog.of(number, &[Binlog::InLog, Binlog::Off, Binlog::Synced]);
         let mut launch = Launch {
             prefix: plan.prefix.clone(),
             dir,
@@ -165,7 +166,7 @@ impl Epoch {
             None => None,
         };
         let server = launch.start().map_err(one("first start"))?;
-        create_schema(&server, &plan.engine)
+        create_schema(&server, &plan.engine, "InnoDB")
             .map_err(|fault| vec![format!("creating the tables: {fault}")])?;
         let record = Record::new(binlog != Binlog::Off);
         // Some directories have a binlog and no transactions over both engines.
@@ -288,6 +289,8 @@ impl Epoch {
             without: self.left_out(plan),
             used_autos: self.used_autos.clone(),
             round: round as i64,
+            own_domains: false,
+            end: Arc::default(),
         };
         let sessions = rng.between(4, SLOTS as i64) as usize;
         let work = Duration::from_millis(rng.between(200, 3000) as u64);
@@ -310,9 +313,15 @@ impl Epoch {
             }
             if with_ddl {
                 let (record, rng) = (&mut record.ddl, rng.fork(99));
-                let (socket, engine) = (&settings.socket, &plan.engine);
+                let work = ddl::Work {
+                    socket: &settings.socket,
+                    engine: &plan.engine,
+                    rows: 20,
+                    domain: None,
+                    end: &settings.end,
+                };
                 scope.spawn(move || {
-                    ddl::run_session(record, socket, engine, rng, || match cut {
+                    ddl::run_session(record, &work, rng, || match cut {
                         Some((power, calls, phase)) => power.arm(calls, phase),
                         None => Ok(()),
                     });
@@ -425,11 +434,12 @@ fn no_complaints(power: Option<&Power>, started: SystemTime) -> Checked<()> {
     }
 }
 
-fn create_schema(server: &Server, engine: &str) -> Result<(), Fault> {
+/// `other` is the engine of a second table like the first one.
+pub fn create_schema(server: &Server, engine: &str, other: &str) -> Result<(), Fault> {
     let mut client = Client::connect(&server.socket(), "")?;
     client.run("CREATE DATABASE k9 CHARACTER SET utf8mb4")?;
     client.run("USE k9")?;
-    for (table, engine) in [("main_rows", engine), ("other_rows", "InnoDB")] {
+    for (table, engine) in [("main_rows", engine), ("other_rows", other)] {
         client.run(&format!(
             "CREATE TABLE {table} (id BIGINT PRIMARY KEY, k BIGINT NOT NULL, u BIGINT NULL, \
              pad VARCHAR(120) NOT NULL, big MEDIUMBLOB NULL, KEY k (k), UNIQUE KEY u (u)) \

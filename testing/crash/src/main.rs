@@ -1,9 +1,12 @@
 //! sluice-crash: kills a real server with SIGKILL under load, restarts it, and compares what it
-//! holds with a side record of what it had acknowledged. See docs/kill9.md.
+//! holds with a side record of what it had acknowledged. See docs/kill9.md. The same for a server whose power
+//! is cut (docs/powercut.md), and for backups of a server under load (docs/backup.md).
 
 mod args;
+mod backup;
 mod binlog;
 mod ddl;
+mod history;
 mod innodb;
 #[allow(dead_code, reason = "the shim's side of it is compiled there")]
 #[path = "../../powershim/src/journal.rs"]
@@ -18,6 +21,7 @@ mod shimcheck;
 mod verify;
 mod workload;
 
+use backup::Tally;
 use kill9::{Plan, Totals};
 use sluice_rig::place::{self, Turn, WorkDir};
 use std::path::PathBuf;
@@ -38,6 +42,7 @@ fn main() -> ExitCode {
         ["powercut", ..] if !words.contains(&"--dir") => {
             in_memory("powercut", |work| rounds(args, || Ok(work)))
         }
+        ["backup", ..] => rounds(args, || WorkDir::new("backup")),
         _ => rounds(args, || WorkDir::new("kill9")),
     }
 }
@@ -75,12 +80,25 @@ fn run(plan: &Plan, keeps: bool, work: Option<WorkDir>) -> ExitCode {
     if let Err(error) = std::fs::create_dir(&plan.dir) {
         return cannot(format!("{}: {error}", plan.dir.display()));
     }
-    let test = if plan.power.is_some() { "powercut" } else { "kill9" };
+    let test = match (&plan.power, plan.backup) {
+        (Some(_), _) => "powercut",
+        (None, true) => "backup",
+        (None, false) => "kill9",
+    };
     println!("{test}: {} rounds, engine {}, seed {}", plan.rounds, plan.engine, plan.seed);
     let started = Instant::now();
-    let mut totals = Totals::default();
-    let result = kill9::run(plan, &mut totals);
-    print_totals(&totals, started.elapsed().as_secs_f64());
+    let seconds = || started.elapsed().as_secs_f64();
+    let (result, passed) = if plan.backup {
+        let mut tally = Tally::default();
+        let result = backup::run(plan, &mut tally);
+        tally.print(seconds());
+        (result, tally.rounds)
+    } else {
+        let mut totals = Totals::default();
+        let result = kill9::run(plan, &mut totals);
+        print_totals(&totals, seconds());
+        (result, totals.rounds)
+    };
     match result {
         Ok(()) => {
             if keeps {
@@ -89,16 +107,19 @@ fn run(plan: &Plan, keeps: bool, work: Option<WorkDir>) -> ExitCode {
                 eprintln!("{}: {error}", plan.dir.display());
             }
             println!("0 lost, 0 phantom");
-            println!("{} passed, 0 failed", totals.rounds);
+            println!("{passed} passed, 0 failed");
             ExitCode::SUCCESS
         }
         Err((round, problems)) => {
             println!("FAILED in round {round}, seed {}: {} problems", plan.seed, problems.len());
+            let count = |word| problems.iter().filter(|problem| problem.contains(word)).count();
+            let (lost, phantom) = (count("lost "), count("phantom "));
             for problem in problems.iter().take(30) {
                 println!("  {problem}");
             }
             println!("kept {}", kept(plan, work).display());
-            println!("{} passed, 1 failed", totals.rounds);
+            println!("{lost} lost, {phantom} phantom");
+            println!("{passed} passed, 1 failed");
             ExitCode::FAILURE
         }
     }

@@ -7,6 +7,7 @@
 //! 3. A transaction is doubtful only between sending its commit and the answer. One whose commit
 //!    was never sent must be absent after a crash, one that was answered must be present.
 
+use crate::history::History;
 use sluice_rig::rng::Rng;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -202,6 +203,8 @@ pub struct Session {
     /// The commit of `pending` was sent and not answered.
     pub doubtful: bool,
     pub acknowledged: u64,
+    /// Every transaction since a moment, where somebody asks for more than the last state.
+    pub history: Option<History>,
     /// What went wrong while the session ran.
     pub violations: Vec<String>,
 }
@@ -214,6 +217,7 @@ impl Session {
             pending: Vec::new(),
             doubtful: false,
             acknowledged: 0,
+            history: None,
             violations: Vec::new(),
         }
     }
@@ -223,10 +227,23 @@ impl Session {
     }
 
     pub fn acknowledge(&mut self) {
-        self.committed.apply(&self.pending);
-        self.pending.clear();
-        self.doubtful = false;
+        self.commit();
         self.acknowledged += 1;
+    }
+
+    fn commit(&mut self) {
+        self.committed.apply(&self.pending);
+        let changes = std::mem::take(&mut self.pending);
+        if let Some(history) = &mut self.history {
+            history.push(changes);
+        }
+        self.doubtful = false;
+    }
+
+    /// Keeps each transaction from here on.
+    pub fn begin_history(&mut self) {
+        let count = self.history.as_ref().map_or(0, History::count);
+        self.history = Some(History::new(self.committed.clone(), count));
     }
 
     pub fn forget(&mut self) {
@@ -246,8 +263,7 @@ impl Session {
         with_pending.apply(&self.pending);
         let with = with_pending.differences(actual);
         if with.is_empty() {
-            self.committed = with_pending;
-            self.forget();
+            self.commit();
             return Ok(Resolution::Committed);
         }
         if without.is_empty() {

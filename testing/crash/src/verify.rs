@@ -134,7 +134,7 @@ impl Record {
 
 /// Reads all tables once and sorts their rows by the session that owns the key. A key that no
 /// session owns is given to the first one, where it shows up as a phantom.
-fn read_everything(client: &mut Client) -> Reply<Vec<Actual>> {
+pub fn read_everything(client: &mut Client) -> Reply<Vec<Actual>> {
     let mut actual: Vec<Actual> = (0..SLOTS).map(|_| Actual::default()).collect();
     let owner = |slot: i64| usize::try_from(slot).ok().filter(|s| *s < SLOTS).unwrap_or(0);
     for table in [Table::Main, Table::Other] {

@@ -6,15 +6,20 @@ use crate::ops::{self, Expect, Planned, Scope};
 use crate::record::{
     apply_to_rows, Ledger, Row, RowChange, Rows, Session, Table, ACCOUNTS, OPENING_BALANCE,
 };
-use sluice_rig::client::{Client, Fault, DUPLICATE};
+use sluice_rig::client::{Client, Fault, Reply, DUPLICATE};
 use sluice_rig::rng::Rng;
 use std::collections::HashSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 /// Kinds of work that can be left out, for engines that do not have them yet.
 pub const FEATURES: [&str; 7] =
     ["blobs", "savepoints", "replace", "mixed", "ddl", "transfers", "auto-increment"];
+
+/// Longer than any wait that is not a hang.
+pub const ANSWER_LIMIT: Duration = Duration::from_secs(180);
 
 #[derive(Clone)]
 pub struct Settings {
@@ -24,6 +29,16 @@ pub struct Settings {
     pub used_autos: Arc<Mutex<HashSet<i64>>>,
     /// Transaction ids of this round are `round << 40 | slot << 32 | sequence`.
     pub round: i64,
+    /// Each session has a GTID domain of its own, and each of its transactions an id: so a position in the
+    /// binlog says how many transactions of the session are before it.
+    pub own_domains: bool,
+    /// The sessions end when this is set.
+    pub end: Arc<AtomicBool>,
+}
+
+/// The GTID domain of a session.
+pub fn domain(slot: usize) -> u64 {
+    slot as u64 + 1
 }
 
 impl Settings {
@@ -56,12 +71,12 @@ pub struct Worker<'a> {
     sequence: i64,
 }
 
-/// Runs until the server is gone or has done something wrong.
+/// Runs until it is told to end, the server is gone or has done something wrong.
 pub fn run_session(record: &mut Session, settings: &Settings, rng: Rng) {
-    let Some(client) = connect(&settings.socket) else { return };
+    let Ok(client) = connect(settings, record.slot) else { return };
     let view = record.committed.rows.clone();
     let mut worker = Worker { client, record, settings, rng, view, sequence: 0 };
-    loop {
+    while !settings.end.load(Ordering::SeqCst) {
         match worker.transaction() {
             Ok(()) => {}
             Err(Stop::RolledBack) => {
@@ -75,8 +90,12 @@ pub fn run_session(record: &mut Session, settings: &Settings, rng: Rng) {
     }
 }
 
-fn connect(socket: &Path) -> Option<Client> {
-    Client::connect(socket, "k9").ok()
+fn connect(settings: &Settings, slot: usize) -> Reply<Client> {
+    let mut client = Client::connect_with_limit(&settings.socket, "k9", ANSWER_LIMIT)?;
+    if settings.own_domains {
+        client.run(&format!("SET SESSION gtid_domain_id = {}", domain(slot)))?;
+    }
+    Ok(client)
 }
 
 impl Worker<'_> {
@@ -153,7 +172,7 @@ impl Worker<'_> {
 
     /// One statement that is its own transaction.
     fn autocommit(&mut self) -> Flow {
-        let plan = match self.rng.one_in(4) {
+        let plan = match self.rng.one_in(4) || self.settings.own_domains {
             true => Some(self.plan_journal()),
             false => self.plan(),
         };

@@ -55,7 +55,7 @@ fn user_option() -> Option<&'static str> {
 }
 
 /// What the command starts is killed when the thread that starts it ends.
-pub(crate) fn die_with_parent(command: &mut Command) {
+pub fn die_with_parent(command: &mut Command) {
     // SAFETY: between fork and exec only prctl is called, which is async-signal-safe.
     unsafe {
         command.pre_exec(|| {
@@ -199,9 +199,12 @@ pub struct Server {
 /// How long after the switch the power may still be on: an idle server makes few file calls.
 const CUT_LIMIT: Duration = Duration::from_secs(5);
 
+/// For a start or a shutdown, on a slow machine too.
+const PATIENCE: Duration = Duration::from_secs(180);
+
 impl Server {
     pub fn wait_for_answer(&mut self) -> io::Result<()> {
-        let give_up = Instant::now() + Duration::from_secs(120);
+        let give_up = Instant::now() + PATIENCE;
         while Instant::now() < give_up {
             if let Some(status) = self.child.try_wait()? {
                 return Err(io::Error::other(format!("the server did not start: {status}")));
@@ -211,7 +214,7 @@ impl Server {
             }
             sleep(Duration::from_millis(20));
         }
-        Err(io::Error::other("the server did not answer within 120 s"))
+        Err(io::Error::other(format!("the server did not answer within {PATIENCE:?}")))
     }
 
     /// Waits for the cut that is armed. A server that does nothing more is cut off anyway.
@@ -263,7 +266,7 @@ impl Server {
     /// Shuts down as an administrator would.
     pub fn stop(mut self) -> io::Result<()> {
         self.terminate();
-        let give_up = Instant::now() + Duration::from_secs(60);
+        let give_up = Instant::now() + PATIENCE;
         while Instant::now() < give_up {
             if let Some(status) = self.child.try_wait()? {
                 return expect_success("shutdown", status);
@@ -273,7 +276,7 @@ impl Server {
         let stacks = self.launch.dir.join("stacks");
         let seen = self.write_stacks(&stacks).is_ok_and(|status| status.success());
         let look = if seen { format!(", see {}", stacks.display()) } else { String::new() };
-        Err(io::Error::other(format!("the server did not shut down within 60 s{look}")))
+        Err(io::Error::other(format!("the server did not shut down within {PATIENCE:?}{look}")))
     }
 
     /// What each thread of a server that hangs is doing, where gdb is installed.
