@@ -104,7 +104,7 @@ impl Site {
             binlog: plan.binlog.of(number, &[Binlog::InLog, Binlog::Synced]),
             log_mib: *rng.pick(&[16, 32, 64]).unwrap_or(&16),
             binlog_rotation_kib: *rng.pick(&[256, 1024, 16 * 1024]).unwrap_or(&1024),
-            extra: plan.server_options.clone(),
+            extra: [sizes(rng), plan.server_options.clone()].concat(),
             environment: Vec::new(),
         };
         copy_tree(&plan.dir.join("template"), &launch.data()).map_err(one("copying"))?;
@@ -172,7 +172,7 @@ impl Site {
         let mut options = Vec::new();
         let mut pages = Duration::ZERO;
         if !rng.one_in(4) {
-            pages = Duration::from_millis(rng.between(100, 1500) as u64);
+            pages = Duration::from_millis(rng.between(100, 3000) as u64);
             let bytes = fs::metadata(self.launch.data().join("sluice/pages"))
                 .map_or(0, |meta| meta.blocks() * 512);
             let rate = (bytes as f64 / pages.as_secs_f64()) as u64 >> 20;
@@ -397,6 +397,19 @@ impl Site {
             )]),
         }
     }
+}
+
+/// A pool that is smaller than the data, so that pages are replaced while they are copied; and the log as it
+/// may be written.
+fn sizes(rng: &mut Rng) -> Vec<String> {
+    let pick = |rng: &mut Rng, name: &str, values: &[&str]| {
+        format!("--loose-sluice-{name}={}", rng.pick(values).unwrap_or(&""))
+    };
+    vec![
+        pick(rng, "buffer-pool-size", &["4M", "8M", "32M"]),
+        pick(rng, "space-amplification-pct", &["110", "160"]),
+        pick(rng, "log-compression", &["none", "lz4", "zstd"]),
+    ]
 }
 
 /// What a backup beside the load needs.
