@@ -18,7 +18,7 @@ pub type Place = BTreeMap<u64, u64>;
 
 /// Of the session of DDL; the others have 1 to [`SLOTS`].
 pub const DDL_DOMAIN: u64 = SLOTS as u64 + 1;
-/// Of the statements that made the tables.
+/// Of the statements that made the tables; and of DDL statements that a restarted server has completed.
 pub const SETUP_DOMAIN: u64 = 0;
 
 const TABLES: [&str; 6] =
@@ -65,7 +65,8 @@ pub struct Expected {
 
 impl Expected {
     /// Fails if the record has no such place: then the backup holds a transaction that the primary does not.
-    pub fn at(record: &Record, place: &Place) -> Checked<Expected> {
+    /// `setup` transactions made the tables.
+    pub fn at(record: &Record, place: &Place, setup: u64) -> Checked<Expected> {
         let mut expected = Record::new(false);
         let count = |domain| place.get(&domain).copied().unwrap_or(0);
         for (session, copy) in record.sessions.iter().zip(&mut expected.sessions) {
@@ -73,7 +74,7 @@ impl Expected {
             let known = session.history.as_ref().and_then(|history| history.at(wanted));
             copy.committed = known.ok_or_else(|| vec![unknown(session, wanted)])?;
         }
-        let wanted = count(DDL_DOMAIN);
+        let wanted = ddl_count(place, setup);
         let tables = tables_after(&record.ddl, wanted).ok_or_else(|| {
             vec![format!("phantom DDL statement {wanted} of {}", record.ddl.steps.len())]
         })?;
@@ -88,7 +89,7 @@ impl Expected {
     }
 
     pub fn transactions(&self) -> u64 {
-        self.place.iter().filter(|(domain, _)| **domain != SETUP_DOMAIN).map(|one| one.1).sum()
+        self.place.values().sum()
     }
 
     /// What differs in a server on the restored copy, and how many rows were compared.
@@ -147,6 +148,12 @@ impl Expected {
         }
         Ok(tried)
     }
+}
+
+/// Statements of the DDL session: those that it has sent, and those that a restart has completed.
+pub fn ddl_count(place: &Place, setup: u64) -> u64 {
+    let count = |domain| place.get(&domain).copied().unwrap_or(0);
+    (count(DDL_DOMAIN) + count(SETUP_DOMAIN)).saturating_sub(setup)
 }
 
 fn unknown(session: &Session, wanted: u64) -> String {
@@ -244,15 +251,19 @@ mod tests {
 
     #[test]
     fn the_record_knows_each_place() {
-        let expected = Expected::at(&record(), &place(&[(1, 3)])).ok().unwrap();
+        let expected = Expected::at(&record(), &place(&[(0, 9), (1, 3)]), 9).ok().unwrap();
         assert_eq!(expected.journal(), BTreeSet::from([1, 2, 3]));
         assert!(expected.record.ddl.tables.is_empty());
-        let expected = Expected::at(&record(), &place(&[(1, 2), (DDL_DOMAIN, 1)])).ok().unwrap();
+        let expected =
+            Expected::at(&record(), &place(&[(0, 9), (1, 2), (DDL_DOMAIN, 1)]), 9).ok().unwrap();
         assert_eq!(expected.record.ddl.tables.len(), 1);
-        assert_eq!(expected.transactions(), 3);
+        assert_eq!(expected.transactions(), 12);
+        let completed = place(&[(0, 10), (1, 2)]);
+        let expected = Expected::at(&record(), &completed, 9).ok().unwrap();
+        assert_eq!(expected.record.ddl.tables.len(), 1, "a restart has completed the statement");
         for wrong in [place(&[(1, 5)]), place(&[(1, 4), (2, 1)]), place(&[(1, 4), (DDL_DOMAIN, 2)])]
         {
-            assert!(Expected::at(&record(), &wrong).is_err(), "{wrong:?} never was");
+            assert!(Expected::at(&record(), &wrong, 0).is_err(), "{wrong:?} never was");
         }
     }
 
@@ -260,7 +271,7 @@ mod tests {
     fn one_transaction_too_few_or_too_many_is_reported() {
         let actual = Actual { journal: BTreeSet::from([1, 2, 3]), ..Actual::default() };
         let found = |count| {
-            let mut expected = Expected::at(&record(), &place(&[(1, count)])).ok().unwrap();
+            let mut expected = Expected::at(&record(), &place(&[(1, count)]), 0).ok().unwrap();
             expected.record.sessions[0].resolve(&actual).err().unwrap_or_default()
         };
         assert!(found(3).is_empty());

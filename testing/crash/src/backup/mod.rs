@@ -272,8 +272,8 @@ impl Site {
         let doubtful = self.record.ddl.doubtful.clone();
         self.record.verify(&mut client, &self.launch.prefix, &self.launch.data())?;
         // A statement that leaves the tables as they are may have happened: only its number tells.
-        let (numbers, ddl) = (place(&socket)?, &mut self.record.ddl);
-        let count = numbers.get(&DDL_DOMAIN).copied().unwrap_or(0);
+        let ddl = &mut self.record.ddl;
+        let count = copy::ddl_count(&place(&socket)?, self.setup);
         if let Some(after) = doubtful.filter(|after| *after == ddl.tables) {
             if count == ddl.steps.len() as u64 + 1 {
                 ddl.step(after);
@@ -293,13 +293,15 @@ impl Site {
 
     /// The GTIDs of the primary number exactly the transactions of the record, or they say nothing of a copy.
     fn check_numbers(&self) -> Checked<()> {
-        let found = place(&self.socket())?;
+        let mut found = place(&self.socket())?;
+        found.insert(DDL_DOMAIN, copy::ddl_count(&found, self.setup));
+        found.remove(&SETUP_DOMAIN);
+        found.retain(|_, count| *count > 0);
         let mut wanted: Place = self
             .counters()
             .into_iter()
             .map(|(domain, n)| (domain, n.load(Ordering::SeqCst)))
             .collect();
-        wanted.insert(SETUP_DOMAIN, self.setup);
         wanted.retain(|_, count| *count > 0);
         match found == wanted {
             true => Ok(()),
@@ -327,11 +329,13 @@ impl Site {
 
     fn compare(&self, plan: &Plan, seen: &Seen, rng: &mut Rng, tally: &mut Tally) -> Checked<()> {
         let facts = Facts::read(&self.backup())?;
-        let problems = copy::missing(&seen.before, &facts.place);
+        let mut found = facts.place.clone();
+        found.insert(DDL_DOMAIN, copy::ddl_count(&found, self.setup));
+        let problems = copy::missing(&seen.before, &found);
         if !problems.is_empty() {
             return Err(problems);
         }
-        let mut expected = Expected::at(&self.record, &facts.place)?;
+        let mut expected = Expected::at(&self.record, &facts.place, self.setup)?;
         let launch = self.restore(rng)?;
         let server = launch.start().map_err(|error| {
             eprintln!("{}", last_lines(&launch.error_log(), 15));
