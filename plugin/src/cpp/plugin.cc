@@ -81,7 +81,7 @@ static MYSQL_SYSVAR_ENUM(log_compression, log_compression, PLUGIN_VAR_RQCMDARG,
     "Compression of what is written to the Sluice log from now on: none, lz4 or zstd (level 1)",
     nullptr, update_log_compression, 1, &compression_typelib);
 
-/* As SPACE_PERCENT and its limits in engine/src/store/space.rs. */
+/* As SPACE_PERCENT and its limits in engine/src/store/policy.rs. */
 static MYSQL_SYSVAR_ULONG(space_amplification_pct, space_amplification_pct, PLUGIN_VAR_RQCMDARG,
     "Disk space that the pages of Sluice tables may take in the long run, in percent of what the "
     "newest version of each page needs. Less space costs more writes: garbage collection copies "
