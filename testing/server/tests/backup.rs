@@ -384,6 +384,19 @@ fn a_full_disk_of_the_backup_is_an_error() {
     run(&mut case.backup("b", &[])).ok();
 }
 
+/// `make crash KIND=backup` compares many backups under load; here a copy is falsified, which it must report.
+#[test]
+fn the_crash_test_finds_a_falsified_copy() {
+    let test = std::env::current_exe().expect("this test");
+    let program = test.ancestors().nth(2).expect("a directory").join("sluice-crash");
+    for (option, why) in [("--inject-loss", "lost row"), ("--inject-phantom", "phantom row")] {
+        let scratch = Scratch::new("backup", option.trim_start_matches("--"));
+        let mut crash = Command::new(&program);
+        crash.args(["backup", "--rounds", "3", "--seed", "1", option]);
+        run(crash.arg("--dir").arg(scratch.path("run"))).refuses(why);
+    }
+}
+
 /// A session that takes the lock of BACKUP STAGE, but is not `sluice backup`, is refused.
 #[test]
 fn other_tools_are_refused() {

@@ -14,7 +14,7 @@ type TestStep = (&'static str, &'static str);
 
 /// Name and command line. TOOLS is the directory of the programs that the build makes; SERVERS runs a test of
 /// testing/server, on real servers.
-const STEPS: [TestStep; 26] = [
+const STEPS: [TestStep; 27] = [
     ("cargo-test", "cargo test --workspace --release --locked --no-fail-fast"),
     ("simulation", "cargo test --release --locked -p sluice-sim --features sim"),
     ("server", "$SERVERS server"),
@@ -41,6 +41,11 @@ const STEPS: [TestStep; 26] = [
     ("replicas", "$SERVERS replicas -- --test-threads=2"),
     ("mtr", "scripts/mtr"),
     ("kill9", "make --no-print-directory crash KIND=kill9 ROUNDS=\"${KILL9_ROUNDS:-5}\""),
+    // Always the same seed: three finished backups, and three that are ended in other ways.
+    (
+        "backup-crash",
+        "make --no-print-directory crash KIND=backup SEED=26 ROUNDS=\"${BACKUP_ROUNDS:-6}\"",
+    ),
 ];
 
 /// The other series: its packages, the plugin for it, our suite under its driver; then from the default
