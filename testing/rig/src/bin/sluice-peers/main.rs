@@ -92,6 +92,11 @@ fn run_driver(
         driver.args(["--suite-timeout=600", "--mysqld=--innodb", "--mysqld=--partition"]);
         driver.arg(format!("--vardir={}", work.run().display()));
         driver.arg(format!("--mysqld=--default-storage-engine={}", engine.name));
+        // Each engine has a limit of its own, and tests set that of InnoDB.
+        driver.args(
+            ["innodb", "sluice"]
+                .map(|engine| format!("--mysqld=--loose-{engine}-lock-wait-timeout=3")),
+        );
         // A replica would make a table of the default engine, and the server warns of its name.
         driver.arg("--mysqld=--gtid-pos-auto-engines=MyISAM");
         for (suite, tests) in suites {
