@@ -8,6 +8,7 @@ use super::engine::{is_named, Store};
 use super::entry::Entry;
 use super::pages::StreamKind;
 use super::record::{self, Packed};
+use super::segments::Life;
 use super::victim::{Live, Victim};
 use crate::base::{Error, PageId, Result, BLOCK_BYTES};
 use crate::os::AlignedBuf;
@@ -29,8 +30,8 @@ impl Store {
                 collector.victim = None;
                 let least_gain = self.least_gain_bytes();
                 let victim = self.state.read().segments.victim(least_gain);
-                let Some(segment) = victim else { break };
-                collector.victim = Some(self.load_victim(segment)?);
+                let Some(life) = victim else { break };
+                collector.victim = Some(self.load_victim(life)?);
             }
             let Some(victim) = &mut collector.victim else { break };
             moved_bytes += self.move_some(victim, budget_bytes - moved_bytes)?;
@@ -39,13 +40,17 @@ impl Store {
         Ok(moved_bytes)
     }
 
-    fn load_victim(&self, segment: usize) -> Result<Victim> {
+    /// Others may free the segment meanwhile, and cut the file: then nothing in it is live.
+    fn load_victim(&self, life: Life) -> Result<Victim> {
         // Its last chunk may still wait in memory.
         self.write_tail()?;
-        let start = self.state.read().segments.start(segment);
+        let start = self.state.read().segments.start(life.segment);
         let mut bytes = AlignedBuf::new(self.segment_bytes as usize);
         if let Err(error) = self.pages.file().read_at(&mut bytes, start) {
-            self.leave(segment, &error);
+            if self.live_bytes(life).is_none() {
+                return Ok(Victim { life, start, bytes, live: Live::new() });
+            }
+            self.leave(life, &error);
             return Err(error);
         }
         add(&self.pages.read_bytes, self.segment_bytes);
@@ -54,25 +59,29 @@ impl Store {
         // Live bytes of a closed segment only become fewer, so more than were found means that
         // records are hidden: those after a damaged record, or those of a leaf of the map
         // that cannot be read. The segment is left alone when its other records are out.
-        if live_bytes < self.state.read().segments.live_bytes(segment) {
+        if self.live_bytes(life).is_some_and(|counted| live_bytes < counted) {
             match unknown {
-                Some(error) => self.leave(segment, &error),
+                Some(error) => self.leave(life, &error),
                 None => {
-                    self.state.write().segments.mark_bad(segment);
-                    live = self.live_by_map(segment, start, &bytes);
+                    self.state.write().segments.mark_bad(life);
+                    live = self.live_by_map(life.segment, start, &bytes);
                 }
             }
         }
         live.sort_unstable_by_key(|(_, entry)| std::cmp::Reverse(entry.place()));
-        Ok(Victim { segment, start, bytes, live })
+        Ok(Victim { life, start, bytes, live })
+    }
+
+    fn live_bytes(&self, life: Life) -> Option<u64> {
+        self.state.read().segments.live_bytes(life)
     }
 
     /// Some of the segment could not be read.
-    fn leave(&self, segment: usize, error: &Error) {
+    fn leave(&self, life: Life, error: &Error) {
         let mut state = self.state.write();
         match error {
-            Error::Io { .. } => state.segments.put_off(segment),
-            _ => state.segments.mark_bad(segment),
+            Error::Io { .. } => state.segments.put_off(life),
+            _ => state.segments.mark_bad(life),
         }
     }
 
@@ -153,7 +162,7 @@ impl Store {
             Ok(pins) => pins,
             Err(error) => {
                 // Found before and unreadable now: as one that hides records.
-                self.leave(victim.segment, &error);
+                self.leave(victim.life, &error);
                 victim.live.clear();
                 return Ok(0);
             }

@@ -96,6 +96,14 @@ impl Segment {
     }
 }
 
+/// A closed segment, until it is free: its place may then hold others, or lie beyond the end of the file.
+/// GC works on one without keeping it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Life {
+    pub segment: usize,
+    closed_at: u64,
+}
+
 /// Totals in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SegmentTotals {
@@ -136,7 +144,7 @@ pub struct SegmentTable {
     /// The segments marked so.
     changed: Vec<usize>,
     /// Those that were [`Aside::UntilCheckpoint`] since the last one.
-    put_off: Vec<usize>,
+    put_off: Vec<Life>,
 }
 
 impl SegmentTable {
@@ -343,10 +351,6 @@ impl SegmentTable {
         taken.into_iter().map(|i| (i, self.segments[i].live_bytes)).collect()
     }
 
-    pub fn live_bytes(&self, segment: usize) -> u64 {
-        self.segments[segment].live_bytes
-    }
-
     /// Closed segments of which the map, as it is now, names nothing.
     pub fn releasable(&self) -> Vec<usize> {
         let all = self.segments.iter().enumerate();
@@ -396,38 +400,41 @@ impl SegmentTable {
         freed
     }
 
+    /// The live bytes of a segment that is still what it was.
+    pub fn live_bytes(&self, life: Life) -> Option<u64> {
+        let entry = self.segments.get(life.segment)?;
+        matches!(entry.usage, Use::Closed { at, .. } if at == life.closed_at)
+            .then_some(entry.live_bytes)
+    }
+
+    /// Changes how GC looks at a segment that is still what it was; answers whether it did.
+    fn set_aside(&mut self, life: Life, from: &[Aside], to: Aside) -> bool {
+        self.live_bytes(life).is_some()
+            && self.change(life.segment, |entry| match &mut entry.usage {
+                Use::Closed { aside, .. } if from.contains(aside) => {
+                    *aside = to;
+                    true
+                }
+                _ => false,
+            })
+    }
+
     /// GC leaves this segment alone until it is free again.
-    pub fn mark_bad(&mut self, segment: usize) {
-        self.change(segment, |entry| {
-            if let Use::Closed { aside, .. } = &mut entry.usage {
-                *aside = Aside::Bad;
-            }
-        });
+    pub fn mark_bad(&mut self, life: Life) {
+        self.set_aside(life, &[Aside::No, Aside::UntilCheckpoint], Aside::Bad);
     }
 
     /// GC leaves this segment alone until the next checkpoint.
-    pub fn put_off(&mut self, segment: usize) {
-        let is_put_off = self.change(segment, |entry| {
-            let Use::Closed { aside: aside @ Aside::No, .. } = &mut entry.usage else {
-                return false;
-            };
-            *aside = Aside::UntilCheckpoint;
-            true
-        });
-        if is_put_off {
-            self.put_off.push(segment);
+    pub fn put_off(&mut self, life: Life) {
+        if self.set_aside(life, &[Aside::No], Aside::UntilCheckpoint) {
+            self.put_off.push(life);
         }
     }
 
     /// What was put off may be tried again.
     pub fn take_up(&mut self) {
-        for segment in std::mem::take(&mut self.put_off) {
-            self.change(segment, |entry| {
-                if let Use::Closed { aside: aside @ Aside::UntilCheckpoint, .. } = &mut entry.usage
-                {
-                    *aside = Aside::No;
-                }
-            });
+        for life in std::mem::take(&mut self.put_off) {
+            self.set_aside(life, &[Aside::UntilCheckpoint], Aside::No);
         }
     }
 
@@ -435,20 +442,22 @@ impl SegmentTable {
     /// more because their live rest will stay. (Rosenblum and Ousterhout: The Design and
     /// Implementation of a Log-Structured File System, 1992.)
     /// `least_gain_bytes`: fewer dead bytes are not worth it.
-    pub fn victim(&self, least_gain_bytes: u64) -> Option<usize> {
-        let score = |s: &Segment| -> Option<f64> {
+    pub fn victim(&self, least_gain_bytes: u64) -> Option<Life> {
+        let score = |s: &Segment| -> Option<(u64, f64)> {
             let Use::Closed { at, aside: Aside::No } = s.usage else { return None };
             let live = s.live_bytes as f64 / self.segment_bytes as f64;
             if s.live_bytes == 0 || s.packed_bytes - s.live_bytes < least_gain_bytes.max(1) {
                 return None;
             }
             let age = (self.closings - at + 1) as f64;
-            Some((1.0 - live) * age / (1.0 + live))
+            Some((at, (1.0 - live) * age / (1.0 + live)))
         };
         let all = self.segments.iter().enumerate();
-        all.filter_map(|(i, s)| score(s).map(|score| (i, score)))
-            .max_by(|a, b| a.1.total_cmp(&b.1))
-            .map(|(i, _)| i)
+        all.filter_map(|(segment, s)| {
+            score(s).map(|(closed_at, score)| (Life { segment, closed_at }, score))
+        })
+        .max_by(|a, b| a.1.total_cmp(&b.1))
+        .map(|(life, _)| life)
     }
 
     pub fn totals(&self) -> SegmentTotals {

@@ -1,6 +1,7 @@
 //! The segment that garbage collection is at.
 
 use super::entry::Entry;
+use super::segments::Life;
 use crate::base::PageId;
 use crate::os::AlignedBuf;
 
@@ -10,7 +11,7 @@ pub struct Collector {
 }
 
 pub(super) struct Victim {
-    pub(super) segment: usize,
+    pub(super) life: Life,
     pub(super) start: u64,
     pub(super) bytes: AlignedBuf,
     /// Records that were live when the segment was read; the last is moved first.

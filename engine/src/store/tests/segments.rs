@@ -3,7 +3,7 @@
 
 use super::super::epoch::Epochs;
 use super::super::free::Room;
-use super::super::segments::SegmentTable;
+use super::super::segments::{Life, SegmentTable};
 use super::*;
 use std::collections::BTreeSet;
 
@@ -38,8 +38,14 @@ struct Run<'a> {
     /// An earlier life wrote it, and this one has not taken it into use.
     earlier: BTreeSet<usize>,
     taken: Vec<(usize, Room)>,
+    /// How often each segment was freed.
+    freed: BTreeMap<usize, u64>,
+    /// The segment that GC works on, and how often it had been freed when it began.
+    victim: Option<(Life, u64)>,
     punched: u64,
     cut: u64,
+    /// Victims that were gone when GC came back to them.
+    gone: u64,
 }
 
 impl Run<'_> {
@@ -92,6 +98,7 @@ impl Run<'_> {
         self.table.release(&releasable, self.epochs.now());
         for segment in releasable {
             assert_eq!(self.known[segment], Known::Closed { live: 0 });
+            *self.freed.entry(segment).or_default() += 1;
             let reserved = !self.earlier.contains(&segment);
             self.known[segment] = Known::Free { reserved, seen: reads };
         }
@@ -116,6 +123,34 @@ impl Run<'_> {
         }
     }
 
+    /// GC begins with a segment, and comes back to it when others had time to free it.
+    fn collect(&mut self) {
+        let Some((life, freed)) = self.victim.take() else {
+            let victim = self.table.victim(1);
+            self.victim =
+                victim.map(|life| (life, self.freed.get(&life.segment).copied().unwrap_or(0)));
+            return;
+        };
+        let stands = freed == self.freed.get(&life.segment).copied().unwrap_or(0);
+        let live = match self.known.get(life.segment) {
+            Some(Known::Closed { live }) if stands => Some(*live),
+            _ => None,
+        };
+        assert_eq!(self.table.live_bytes(life), live);
+        let before = self.table.totals();
+        match self.rng.chance(30) {
+            true => self.table.mark_bad(life),
+            false => self.table.put_off(life),
+        }
+        if live.is_none() {
+            self.gone += 1;
+            assert_eq!(self.table.totals(), before, "another life of the place was put aside");
+        }
+        if self.rng.chance(50) {
+            self.table.take_up();
+        }
+    }
+
     fn put(&mut self) {
         let Some((segment, was)) = self.taken.pop() else { return };
         let room = [was, Room::There, Room::Hole][self.rng.below(3) as usize];
@@ -137,7 +172,7 @@ impl Run<'_> {
 
 #[test]
 fn the_table_gives_away_only_what_is_free_and_out_of_sight() {
-    let mut sums = (0, 0);
+    let mut sums = (0, 0, 0);
     for seed in 0..40 {
         let mut rng = SimRng::new(seed);
         let epochs = Epochs::default();
@@ -150,18 +185,30 @@ fn the_table_gives_away_only_what_is_free_and_out_of_sight() {
         };
         let known = (0..loaded).map(known).collect();
         let table = SegmentTable::load(SEGMENT_BYTES, loaded, &live);
-        let (taken, punched, cut) = (Vec::new(), 0, 0);
-        let (epochs, earlier) = (&epochs, live.keys().copied().collect());
-        let mut run = Run { rng, table, epochs, known, earlier, taken, punched, cut };
+        let earlier = live.keys().copied().collect();
+        let mut run = Run {
+            rng,
+            table,
+            epochs: &epochs,
+            known,
+            earlier,
+            taken: Vec::new(),
+            freed: BTreeMap::new(),
+            victim: None,
+            punched: 0,
+            cut: 0,
+            gone: 0,
+        };
         let mut reading = None;
         for _ in 0..STEPS {
-            match run.rng.below(12) {
+            match run.rng.below(13) {
                 0 | 1 => run.acquire(),
                 2..=4 => run.write(),
                 5..=7 => run.forget(),
                 8 if run.rng.chance(30) => run.release(reading.is_some()),
                 9 => run.take(),
                 10 => run.put(),
+                12 => run.collect(),
                 11 if run.rng.chance(20) => run.cut(),
                 11 if run.rng.chance(30) => {
                     run.table.add_free();
@@ -183,7 +230,7 @@ fn the_table_gives_away_only_what_is_free_and_out_of_sight() {
             let there = |k: &&Known| matches!(k, Known::Free { reserved: true, .. });
             assert_eq!(run.table.there(), run.known.iter().filter(there).count());
         }
-        sums = (sums.0 + run.punched, sums.1 + run.cut);
+        sums = (sums.0 + run.punched, sums.1 + run.cut, sums.2 + run.gone);
     }
-    assert!(sums.0 > 1000 && sums.1 > 200, "{sums:?}");
+    assert!(sums.0 > 1000 && sums.1 > 200 && sums.2 > 50, "{sums:?}");
 }
