@@ -200,6 +200,8 @@ static bool refuse_columns(const TABLE *table)
       const Name &type= field->type_handler()->name();
       return refuse("the type %.*s (column `%s`)", int(type.length()), type.ptr(), name);
     }
+    if (field->charset() == &my_charset_filename)
+      return refuse("the character set filename (column `%s`)", name);
   }
   return false;
 }
