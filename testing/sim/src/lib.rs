@@ -11,6 +11,7 @@ mod check;
 mod locks;
 mod model;
 mod operator;
+mod processor;
 mod profile;
 mod row;
 mod session;

@@ -6,6 +6,7 @@ use crate::backup::{self, Backups};
 use crate::check;
 use crate::model::{Ddl, Found, Model};
 use crate::operator;
+use crate::processor::Processor;
 use crate::profile::{Habits, Illness, Limits, Profile};
 use crate::session::{Flow, Session};
 use sluice_engine::base::{Error, Result};
@@ -58,6 +59,7 @@ pub fn run(seed: u64, options: Options) -> Report {
     let mut rng = SimRng::new(seed);
     let profile = options.profile.unwrap_or_else(|| Profile::of_seed(seed));
     let limits = Limits::of_profile(profile, &mut rng, &mut pace);
+    let _processor = Processor::keep_to_one();
     let outcome = sched::run(seed, pace, move || World::new(seed, rng, limits).run());
     Report { trace_hash: outcome.trace_hash, points: outcome.points, failure: outcome.failure }
 }
