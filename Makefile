@@ -14,6 +14,10 @@ TOOLS := $(TARGET)/release
 
 # Another server than the default, a release or a series: a prefix of its own, the same target directory.
 SERVER ?=
+# Packages are for the newest known release of its series: that with the security updates.
+ifneq ($(filter deb test-deb,$(MAKECMDGOALS)),)
+override SERVER := $(shell scripts/newest-release $(SERVER))
+endif
 ifneq ($(SERVER),)
 export SLUICE_MARIADB_VERSION := $(SERVER)
 export SLUICE_PREFIX := $(CURDIR)/.prefix-$(SERVER)

@@ -24,6 +24,18 @@ unpack_source() {
   rm -rf "$tree"
 }
 
+# Makes of a borrowed source in $1 what release $VERSION has: the headers of its own package, which is
+# unpacked in $2, wherever the source has another copy, and the changes of its patch.
+mend_headers() {
+  local source=$1 packaged=$2/usr/include/mariadb/server header
+  [[ $(source_release "$VERSION") != "$VERSION" ]] || return 0
+  while read -r header; do
+    cp "$packaged/$header" "$source/include/$header"
+  done < <(comm -12 <(cd "$packaged" && find . -type f | sort) <(cd "$source/include" && find . -type f | sort))
+  patch --directory "$source" --strip 1 --fuzz 0 --quiet <"$RELEASES/$VERSION.patch" ||
+    die "the patch for the headers of $VERSION does not fit the source of $(source_release "$VERSION")"
+}
+
 # The one generated header that the development packages do not carry: the
 # probes' no-op macros.
 generate_headers() {
@@ -88,6 +100,7 @@ fill_prefix() {
   fi
   say "unpacking the source"
   unpack_source "$from" "$staging/src"
+  mend_headers "$staging/src" "$staging"
   generate_headers "$staging/src" "$staging/gen"
   link_stock_plugins "$staging/usr/lib/mysql/plugin" "$staging/plugin"
   replace_parts "$staging"

@@ -22,6 +22,7 @@ struct Sluice_layout
 constexpr Sluice_layout sluice_layouts[]= {
     /* Adding a release is one line here and one run of the tests: docs/install.md. */
     {101118, 456, 1328, 27312, 4440, 240},
+    {101119, 456, 1328, 27376, 4440, 240},
     {110806, 440, 1416, 27552, 4504, 256},
 };
 

@@ -27,7 +27,7 @@ version=$(sed -n 's/^MARIADB_VERSION=//p' "$SLUICE_PREFIX/build.env")
 suite=$(suite_of "${version%.*}")
 ensure_packages mmdebstrap dpkg-dev 1>&2
 printf '%s\n' "$suite" "$(sed -n 's/^package=//p' "$SLUICE_PREFIX/READY")" "$SLUICE_CACHE" "$version"
-source_lines "$SUITE" "$suite" | grep -v ^deb-src
+{ source_lines "$SUITE" "$suite" && source_lines "$SUITE-security" "$suite-security"; } | grep -v ^deb-src
 "#;
 
 impl Distribution {
