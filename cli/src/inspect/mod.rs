@@ -3,6 +3,7 @@
 //! Exit codes: 0 clean, 1 damage found, 2 wrong usage or nothing that can be read.
 
 mod json;
+mod summary;
 
 use clap::{Args, Subcommand};
 use json::Json;
@@ -36,6 +37,8 @@ pub struct InspectArgs {
 
 #[derive(Subcommand)]
 enum Inspect {
+    /// Sum up: versions, the last stop, what the next start does, the binary log, space; reads no table
+    Summary,
     /// Check files, pages, log, recovery and all tables; exit code 1 if there is damage
     Verify,
     /// List log records
@@ -87,6 +90,11 @@ fn data_dir(args: &InspectArgs) -> Result<PathBuf> {
 fn inspect(args: &InspectArgs) -> Result<bool> {
     let dir = Directory::open(RealOs::new(), data_dir(args)?, args.log_dir.clone())?;
     match &args.command {
+        Inspect::Summary => {
+            let summary = summary::Summary::of(&dir, &data_dir(args)?)?;
+            report!("{}", if args.json { summary.json().to_string() } else { summary.text() });
+            Ok(true)
+        }
         Inspect::Verify => verify(&dir, args.json),
         Inspect::Log { from, limit } => list_log(&dir, from.map(Lsn), *limit, args.json),
         Inspect::Page { id } => {

@@ -81,6 +81,17 @@ pub const STORES: RangeInclusive<u32> = FORMATS[OLDEST_READ].store..=CURRENT.sto
 /// Versions of the log's files that are read.
 pub const LOGS: RangeInclusive<u32> = FORMATS[OLDEST_READ].log..=CURRENT.log;
 
+/// Number and first release of the format whose superblocks have this version.
+pub fn of_store(version: u32) -> Option<(usize, Release)> {
+    let place = FORMATS.iter().position(|format| format.store == version)?;
+    Some((place + 1, FORMATS[place].since))
+}
+
+/// Number and first release of the format that this release writes.
+pub fn newest() -> (usize, Release) {
+    (FORMATS.len(), CURRENT.since)
+}
+
 /// Refuses a sound file of a version that is not read. `since` is what such a file says of its format.
 pub fn check(what: &str, version: u32, since: u32, read: &RangeInclusive<u32>) -> Result<()> {
     if read.contains(&version) {
@@ -126,6 +137,13 @@ mod tests {
         let store = Format { store: CURRENT.store + 1, ..next };
         assert_eq!(faults(&[CURRENT, store]).len(), 1);
         assert_eq!(faults(&[CURRENT, Format { log: CURRENT.log + 1, ..store }]).len(), 0);
+    }
+
+    #[test]
+    fn a_superblock_names_its_format() {
+        assert_eq!(of_store(CURRENT.store), Some(newest()));
+        assert_eq!(of_store(2), Some((1, Release(0, 1, 0))));
+        assert_eq!(of_store(CURRENT.store + 1), None);
     }
 
     #[test]

@@ -67,6 +67,12 @@ impl BinlogRecovery {
         })
     }
 
+    /// Paths of the files that a start completes from the log.
+    pub fn owed(&self) -> impl Iterator<Item = &str> {
+        let has_authority = self.state.authority != Authority::Off;
+        self.traces.iter().filter(move |_| has_authority).map(|trace| trace.info.path.as_str())
+    }
+
     /// Is the record one of this room?
     pub fn owns(kind: u8) -> bool {
         kind == RECORD_BINLOG || kind == RECORD_BINLOG_STATE

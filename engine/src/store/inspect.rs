@@ -65,6 +65,8 @@ impl PagePlace {
 /// What the superblock says.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StoreHeader {
+    /// Of the newest slot.
+    pub version: u32,
     pub generation: u64,
     pub segment_bytes: u64,
     pub max_page: u64,
@@ -109,6 +111,7 @@ impl StoreFiles {
         let (map, _, note, sums) = load_map(os, dir, &sb, 0)?;
         let pages = os.open(&pages_path(dir), direct)?;
         let header = StoreHeader {
+            version: found.version,
             generation: sb.generation,
             segment_bytes: sb.segment_bytes,
             max_page: sb.max_page,

@@ -108,6 +108,12 @@ pub(super) fn check_of(block: &[u8]) -> u32 {
     checksum(checksum(0, &block[..CHECK_AT]), &block[BODY_AT..])
 }
 
+fn version_of(block: &[u8]) -> Result<u32> {
+    let mut r = Reader::new(block, "superblock");
+    r.u64()?;
+    r.u32()
+}
+
 /// One slot: `Ok(None)` if it is damaged or was never written.
 pub(super) fn parse(block: &[u8], place: &str) -> Result<Option<Superblock>> {
     let mut r = Reader::new(block, "superblock");
@@ -130,6 +136,8 @@ pub struct Slots {
     pub unfinished: bool,
     /// Which slots hold nothing valid.
     pub damaged: [bool; SLOTS],
+    /// The format's version in the newest slot; 0 if there is none.
+    pub version: u32,
 }
 
 pub fn read(file: &dyn File) -> Result<Slots> {
@@ -141,7 +149,8 @@ pub fn read(file: &dyn File) -> Result<Slots> {
     let has_neighbour = is_untouched(SLOTS_AT[1]) && !is_untouched(NEIGHBOUR_AT);
     let place = file.path().display().to_string();
     let first = parse(block(SLOTS_AT[0]), &place)?;
-    let second = parse(block(if has_neighbour { NEIGHBOUR_AT } else { SLOTS_AT[1] }), &place)?;
+    let second_at = if has_neighbour { NEIGHBOUR_AT } else { SLOTS_AT[1] };
+    let second = parse(block(second_at), &place)?;
     let damaged = [first.is_none(), second.is_none()];
     let same = first == second;
     let newest = match (first, second) {
@@ -150,7 +159,11 @@ pub fn read(file: &dyn File) -> Result<Slots> {
         (None, b) => b.map(|b| (1, b)),
     };
     let unfinished = newest.is_none() && is_untouched(SLOTS_AT[1]);
-    Ok(Slots { newest, same, unfinished, damaged })
+    let version = match &newest {
+        Some((slot, _)) => version_of(block([SLOTS_AT[0], second_at][*slot]))?,
+        None => 0,
+    };
+    Ok(Slots { newest, same, unfinished, damaged, version })
 }
 
 /// A whole file whose slots both hold `sb`.

@@ -20,6 +20,7 @@ fn main() -> ExitCode {
         makes_tables_and_checks_them,
         inspect_refuses_a_running_server,
         inspect_finds_nothing_in_a_sound_directory,
+        inspect_sums_up_a_stopped_and_a_killed_server,
         damaged_pages_cost_their_table_only,
         truncate_repairs_a_damaged_table,
         a_killed_server_recovers_around_damaged_pages,
@@ -125,6 +126,34 @@ fn inspect_finds_nothing_in_a_sound_directory(w: &mut World) {
     w.inspect(&["log", "--limit", "5"]).ok();
     let page = w.inspect(&["page", "1"]).ok();
     assert!(page.starts_with("page 1 of tree 1") || page.contains("\npage 1 of tree 1"), "{page}");
+}
+
+fn inspect_sums_up_a_stopped_and_a_killed_server(w: &mut World) {
+    w.sound_tables();
+    w.inspect(&["summary"]).with_code(2);
+    w.home.stop();
+    let stopped = w.inspect(&["summary"]).ok();
+    for line in ["last stop    clean", "log          0 records to apply", "nothing to complete"] {
+        says(line, &stopped);
+    }
+    w.home.start(&["--log-bin=seen"]);
+    w.home.sql("INSERT INTO test.first VALUES (5000, 'in the log only')");
+    w.home.kill();
+    let killed = w.inspect(&["summary"]).ok();
+    says("last stop    not clean", &killed);
+    says("the next start completes ./seen.000001", &killed);
+    says("data/seen.sluice: start the server with the plugin before all else", &killed);
+    let report: Value =
+        serde_json::from_str(&w.inspect(&["summary", "--json"]).ok()).expect("JSON");
+    assert_eq!(
+        (&report["clean"], &report["format"]),
+        (&Value::Bool(false), &Value::from(1)),
+        "{report}"
+    );
+    assert!(report["records"].as_u64() > Some(0), "{report}");
+    w.home.start(&["--log-bin=seen"]);
+    w.home.stop();
+    says("last stop    clean", &w.inspect(&["summary"]).ok());
 }
 
 fn damaged_pages_cost_their_table_only(w: &mut World) {

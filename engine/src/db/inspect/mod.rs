@@ -4,6 +4,7 @@
 //! directory on an [`Overlay`], and then checks all tables as CHECK TABLE does.
 
 mod log;
+mod outlook;
 mod overlay;
 mod verify;
 
@@ -13,6 +14,7 @@ pub(super) use log::describe as fuzz_describe;
 pub use crate::btree::NodeView;
 pub use crate::store::{PagePlace, StoreHeader};
 pub use log::{LogItem, LogLine};
+pub use outlook::Outlook;
 pub use overlay::Overlay;
 pub use verify::{Check, Report};
 

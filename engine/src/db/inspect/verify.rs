@@ -93,7 +93,7 @@ impl Directory {
         Ok(report)
     }
 
-    fn read_store(&self) -> Result<StoreFiles> {
+    pub(super) fn read_store(&self) -> Result<StoreFiles> {
         // A missing file is damage, and the message says which.
         let superblock = self.data_dir.join("superblock");
         if !self.os.exists(&superblock)? {

@@ -14,7 +14,6 @@ mod open;
 mod prepared;
 mod redo;
 
-#[cfg(test)]
-pub(super) use analysis::Analysis;
+pub(super) use analysis::{Analysis, Outcome};
 pub(super) use note::{CheckpointNote, OpenNote, OpenState, PurgeNote};
 pub use open::Geometry;

@@ -284,6 +284,25 @@ fn inspect_finds_damage_and_changes_nothing() {
 }
 
 #[test]
+fn inspect_foresees_the_next_start() {
+    let outlook = |os: &Arc<SimOs>| Directory::open(os.clone(), DATA, None).unwrap().outlook();
+    let (os, mut w) = filled();
+    w.transaction(TABLES[0], 8);
+    let crashed = killed(&os);
+    let before = read_files(&crashed);
+    let found = outlook(&crashed).unwrap();
+    assert!(found.records > 0 && found.log_end > found.log_from, "{found:?}");
+    assert!(!found.was_clean());
+    assert!(found.live_bytes > 0 && found.live_bytes <= found.pages_bytes, "{found:?}");
+    assert_eq!((found.open, found.prepared), (0, 0), "{found:?}");
+    assert!(read_files(&crashed) == before, "inspect wrote to a file");
+    w.engine.shutdown().unwrap();
+    drop(w);
+    let found = outlook(&killed(&os)).unwrap();
+    assert!(found.was_clean(), "{found:?}");
+}
+
+#[test]
 fn inspect_lists_a_map_around_its_damaged_leaves() {
     const LEAVES: u64 = 12;
     let os = SimOs::new(5);
