@@ -36,3 +36,29 @@ fn one_header_tests_the_version_of_the_server() {
         assert!(name == "server_compat.h" || tests.count() == 0, "{name}: see server_compat.h");
     }
 }
+
+/// The first line of a release: pool, version of the packages, archive, the release that lends its source.
+#[test]
+fn each_release_has_its_files_and_a_lender_its_patch() {
+    let releases_dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts/lib/releases");
+    let mut found = Vec::new();
+    for file in fs::read_dir(&releases_dir).expect("the releases") {
+        let path = file.expect("a file").path();
+        let name = path.file_name().expect("a name").to_string_lossy().into_owned();
+        if name.ends_with(".patch") {
+            continue;
+        }
+        let text = fs::read_to_string(&path).expect("a release");
+        let first: Vec<_> = text.lines().next().expect("a line").split(' ').collect();
+        assert!(first[2].starts_with(&format!("1:{name}")), "{name}: {first:?}");
+        let has = |ending: &str| text.lines().skip(1).any(|line| line.ends_with(ending));
+        let lender = first.get(4).copied().unwrap_or(&name);
+        assert_eq!(has(".dsc"), lender == name, "{name}: its own source, or that of {lender}");
+        assert_eq!(releases_dir.join(format!("{name}.patch")).exists(), lender != name, "{name}");
+        assert!(releases_dir.join(lender).exists(), "{name}: no files of {lender}");
+        let numbers = name.split('.').map(|n| n.parse::<u32>().expect("a number"));
+        found.push(numbers.fold(0, |id, n| id * 100 + n));
+    }
+    found.sort();
+    assert_eq!(found, releases());
+}
