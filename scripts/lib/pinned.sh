@@ -5,7 +5,7 @@
 # version, the archive (main or security) and the release that lends its source, usually itself.
 #
 # A borrowed source: some mirrors have a release's packages, and no source. Its headers are then those in its own
-# packages and, for the rest, those of the lender with the changes in releases/VERSION.patch. docs/install.md
+# packages and, for the rest, those of the lender with the changes in releases/VERSION.patch. docs/decisions/0033
 # says how it is shown that these are the release's headers.
 
 RELEASES=$CHECKOUT/scripts/lib/releases
