@@ -139,6 +139,14 @@ fn gone_functions<'p>(page: &'p str, sources: &[(PathBuf, String)]) -> Vec<&'p s
     quoted(page).into_iter().filter(is_function).filter(|name| !exists(name)).collect()
 }
 
+/// The scripts that a page names and that are not there.
+fn gone_scripts(page: &str) -> Vec<&str> {
+    let is_path = |c: char| c.is_ascii_alphanumeric() || "_-./".contains(c);
+    let words = page.split(|c| !is_path(c)).map(|word| word.trim_end_matches('.'));
+    let named = words.filter(|word| word.starts_with("scripts/"));
+    named.filter(|name| !workspace().join(name).exists()).collect()
+}
+
 #[test]
 fn every_source_that_a_page_names_exists() {
     let mut gone = Vec::new();
@@ -150,6 +158,9 @@ fn every_source_that_a_page_names_exists() {
                 let text = fs::read_to_string(&path).expect("a page is UTF-8");
                 let named = gone_sources(&text).into_iter();
                 gone.extend(named.map(|name| format!("{}: {name}", path.display())));
+                // This page says what has replaced the scripts that are gone.
+                let scripts = if path.ends_with("bench.md") { vec![] } else { gone_scripts(&text) };
+                gone.extend(scripts.iter().map(|name| format!("{}: {name}", path.display())));
             }
         }
     }
@@ -176,6 +187,7 @@ fn the_checks_can_fail() {
     );
     let page = "`engine/src/os/rank.rs` `os/rank.rs` `os/gone.rs` `sql/handler.h` `a/b` `1 / 2.h`";
     assert_eq!(gone_sources(page), ["os/gone.rs"]);
+    assert_eq!(gone_scripts("`A=1 scripts/gone x`, scripts/mtr. scripts/lib/"), ["scripts/gone"]);
     let page =
         "`Trx::insert` `Trx::insert_no_such` `ha_sluice::write_row` `ha_sluice::write_now` `word`";
     assert_eq!(gone_functions(page, &sources), ["Trx::insert_no_such", "ha_sluice::write_now"]);

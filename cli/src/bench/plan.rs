@@ -85,15 +85,16 @@ impl Plan {
         self.server_options.extend(args.server_options.iter().cloned());
     }
 
-    /// Targets of these names, in the order of the plan.
+    /// Targets of these names, in the order of the plan. `Sluice` means `sluice`.
     fn keep_only(&mut self, names: &[String]) -> Result<()> {
-        let known = |name: &&String| self.targets.iter().any(|t| t.name == **name);
+        let known = |name: &&String| self.targets.iter().any(|t| t.name.eq_ignore_ascii_case(name));
         if let Some(name) = names.iter().find(|name| !known(name)) {
             let all: Vec<&str> = self.targets.iter().map(|t| t.name.as_str()).collect();
             return Err(format!("--only {name}: the targets are {}", all.join(", ")));
         }
         if !names.is_empty() {
-            self.targets.retain(|t| names.contains(&t.name));
+            let is_kept = |t: &TargetSpec| names.iter().any(|n| t.name.eq_ignore_ascii_case(n));
+            self.targets.retain(is_kept);
         }
         self.held.retain(|name| self.targets.iter().any(|t| t.name == *name));
         Ok(())

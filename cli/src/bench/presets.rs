@@ -220,7 +220,7 @@ fn tuning(base: Plan, published: bool) -> Plan {
             arm("advised", "InnoDB", &default),
             arm("published", "InnoDB", &published_settings),
         ],
-        // What is said of the first under load is set on the second.
+        // Advice about the first, under load, is set on the second.
         advise: Some(("default".to_string(), "advised".to_string())),
         workloads: ["oltp_read_only", "oltp_write_only", "oltp_read_write"]
             .map(String::from)
@@ -264,5 +264,72 @@ mod tests {
         let threads = plan(Some("optimized-writes"), true).unwrap().threads;
         assert_eq!((threads.first(), threads.last(), threads.len()), (Some(&1), Some(&1024), 11));
         assert_eq!(plan(Some("enhanced-binlog"), true).unwrap().threads, [25, 100, 1000, 4000]);
+    }
+
+    /// Scripts that measured or tested something, and are gone.
+    const FORMER: [&str; 24] = [
+        "bench",
+        "bench-commit",
+        "check-licences",
+        "diff",
+        "diff-planted",
+        "isolation",
+        "kill9",
+        "large-rows",
+        "old-snapshot",
+        "plans",
+        "powercut",
+        "powercut-proof",
+        "presets",
+        "replicas",
+        "restart",
+        "rollback",
+        "soak",
+        "sysbench-suite",
+        "test-advise",
+        "test-binlog",
+        "test-damage",
+        "test-server",
+        "test-tools",
+        "types",
+    ];
+
+    /// The scripts that a row of docs/bench.md replaces.
+    fn scripts(row: &str) -> impl Iterator<Item = &str> {
+        let cell = row.split('|').nth(1).unwrap_or_default();
+        cell.split([' ', ',', ';', '`']).filter_map(|word| word.strip_prefix("scripts/"))
+    }
+
+    #[test]
+    fn every_former_script_has_a_command() {
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let read = |path: &str| std::fs::read_to_string(root.join(path)).unwrap();
+        let (page, makefile) = (read("docs/bench.md"), read("Makefile"));
+        let rows: Vec<&str> = page.lines().filter(|line| scripts(line).next().is_some()).collect();
+        for script in FORMER {
+            assert!(rows.iter().any(|row| scripts(row).any(|s| s == script)), "{script}");
+        }
+        let variables =
+            makefile.lines().filter(|line| line.starts_with("BENCH_")).collect::<String>();
+        let variables: Vec<&str> =
+            variables.split_whitespace().chain(["SECONDS", "COLD"]).collect();
+        for row in rows.iter().filter(|row| row.contains("make bench PRESET=")) {
+            let presets = row.split("PRESET=").nth(1).unwrap().split([' ', '`']).next().unwrap();
+            for preset in presets.split(',') {
+                plan(Some(preset), false).unwrap();
+            }
+            let is_name = |word: &&str| {
+                word.len() > 1 && word.chars().all(|c| c.is_ascii_uppercase() || c == '_')
+            };
+            let own = row
+                .split('|')
+                .nth(3)
+                .unwrap()
+                .split([' ', ','])
+                .map(|word| word.rsplit('=').next().unwrap());
+            for name in own.filter(is_name).filter(|name| *name != "PRESET") {
+                assert!(variables.contains(&name), "{row}: make passes no {name} on");
+            }
+        }
     }
 }
