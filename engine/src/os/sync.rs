@@ -15,9 +15,9 @@ pub use parking_lot::{
     RwLockReadGuard,
 };
 #[cfg(not(feature = "sim"))]
-pub use std::thread::{current, park, yield_now, Thread};
+pub use std::thread::{current, Thread};
 #[cfg(not(feature = "sim"))]
-pub use thread::{spawn, JoinHandle};
+pub use thread::{park, spawn, yield_now, JoinHandle};
 
 use super::rank::Rank;
 pub use super::rank::Ranked;
@@ -82,6 +82,16 @@ pub fn puts_off() -> bool {
 mod thread {
     /// A thread that runs until its body returns.
     pub struct JoinHandle(std::thread::JoinHandle<()>);
+
+    /// Waits for an `unpark` of this thread; may also return without one.
+    pub fn park() {
+        std::thread::park();
+    }
+
+    /// Lets another thread run.
+    pub fn yield_now() {
+        std::thread::yield_now();
+    }
 
     pub fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> std::io::Result<JoinHandle> {
         std::thread::Builder::new().name(name.into()).spawn(body).map(JoinHandle)
