@@ -46,7 +46,7 @@
 //! trx.commit(true)?;
 //! drop((trx, table, engine));
 //!
-//! // What was not synced is gone.
+//! // Bytes that were not synced are gone.
 //! disk.crash();
 //!
 //! let engine = open()?;

@@ -1,7 +1,7 @@
 //! The key codec: column values to bytes that `memcmp` orders as the server does, and back.
 //!
 //! A part is: a marker byte if the column is nullable (0 NULL, 1 value), then the value; DESC
-//! complements all of it. See [`crate::order`] for strings, `entry` for what is behind the parts of an index.
+//! complements all of it. See [`crate::order`] for strings, `entry` for what follows the parts of an index.
 
 use crate::order;
 use crate::record::Record;

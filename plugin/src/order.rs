@@ -1,6 +1,6 @@
 //! Byte strings whose `memcmp` order is the order of the values: the parts keys are made of.
 //!
-//! Each encoding is prefix-free, so that parts can be put behind each other, and can be measured
+//! Each encoding is prefix-free, so that parts can be put one after the other, and can be measured
 //! from its own bytes. `mask` is 0xff in a part that the bytes of are complemented (DESC).
 //!
 //! * escaped: a zero byte becomes `00 ff`, the end is `00 00`. Longer sorts after its prefix.

@@ -9,7 +9,7 @@ use std::time::Duration;
 const COPY_BYTES_MAX: usize = 1 << 20;
 
 /// ALTER TABLE copies rows in transactions of their own, one after the other. If it fails, the new
-/// table is dropped, so nobody needs one that holds all rows: the log behind it could not go, and
+/// table is dropped, so nobody needs one that holds all rows: its log could not go, and
 /// its versions would have to be moved out of the log's way. (InnoDB writes no undo there.)
 struct Copying {
     trx: Trx,

@@ -39,7 +39,7 @@ const THREADS: [&str; 9] = [
     "sluice-stats",
 ];
 
-/// What is not the engine's own is a file of the binary log.
+/// A file that is not the engine's own is one of the binary log.
 fn kind_of(path: &Path) -> u32 {
     let name = path.file_name().and_then(|n| n.to_str()).unwrap_or("");
     match name {

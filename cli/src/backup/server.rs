@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 /// Beside what a statement may wait for locks.
 const ANSWER_LIMIT: Duration = Duration::from_secs(120);
-/// While it waits for a lock that holds commits, others wait behind it: so it waits for a second at a
+/// While it waits for a lock that holds commits, others wait for it: so it waits for a second at a
 /// time, and rests as long.
 const COMMIT_WAIT: Duration = Duration::from_secs(1);
 

@@ -153,7 +153,7 @@ pub fn value(bench: &mut Bench, target: usize, mib: u64) -> Fields {
     Ok(fields)
 }
 
-/// In place, then not at all: a part of the value may not stay behind.
+/// In place, then not at all: no part of the value may stay.
 fn taken_back_and_deleted(
     bench: &mut Bench,
     target: usize,

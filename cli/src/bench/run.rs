@@ -462,7 +462,7 @@ impl Bench {
         self.targets[target].start(self.plan.threads_max()).map(|_| ())
     }
 
-    /// All that this run made, however it ended. What cannot be removed is named.
+    /// All that this run made, however it ended. Things that cannot be removed are named.
     fn clean_up(&mut self) {
         for at in 0..self.targets.len() {
             let schemas = match self.targets[at].dir {

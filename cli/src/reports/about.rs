@@ -14,7 +14,7 @@ fn preset(name: &str) -> (&'static str, &'static str) {
              threads, 20 minutes each, with and without binlog.",
         ),
         "enhanced-binlog" => (
-            "What the binlog costs, and restarts behind large transactions",
+            "What the binlog costs, and restarts after large transactions",
             "After the evaluation of the enhanced binlog of Amazon Aurora MySQL: throughput with \
              and without binlog, and the time from kill -9 right behind the commit of one large \
              transaction to the first answer. Published: 25 to 4000 threads, means of 10 runs; \

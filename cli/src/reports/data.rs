@@ -66,7 +66,7 @@ impl Results {
     }
 
     pub fn failed(&self) -> impl Iterator<Item = &Value> {
-        // What failed and was measured later is not a failure.
+        // A measurement that failed and was repeated later is not a failure.
         let done = |key: &Value| {
             self.lines.iter().any(|other| other["key"] == *key && other["failure"].is_null())
         };

@@ -1,4 +1,4 @@
-//! What was found, in sentences. A target is compared with the first one of its kind: with a binlog
+//! Findings in sentences. A target is compared with the first one of its kind: with a binlog
 //! or without.
 
 use super::data::{

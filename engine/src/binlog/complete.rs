@@ -483,7 +483,7 @@ impl<'a> Target<'a> {
         Ok(())
     }
 
-    /// Cuts off the group that was under way. What is cut stays beside the file.
+    /// Cuts off the group that was under way. The bytes that are cut stay beside the file.
     fn cut(&mut self, os: &dyn Os, is_relaxed: bool, done: &mut Completion) -> Result<()> {
         let (end, length) = (self.trace.info.end, self.file.len()?);
         if length <= end {

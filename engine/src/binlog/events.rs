@@ -257,7 +257,7 @@ pub fn header_gtids(file: &dyn File, end: u64) -> Result<Option<Vec<Gtid>>> {
     Ok(found.filter(|_| at == end))
 }
 
-/// The body of the event: the count, with flags in its high bits, then the GTIDs; behind them
+/// The body of the event: the count, with flags in its high bits, then the GTIDs; after them
 /// maybe a checksum.
 fn gtid_list(body: &[u8]) -> Option<Vec<Gtid>> {
     let (count, rest) = body.split_at_checked(4)?;

@@ -484,7 +484,7 @@ impl Binlog {
             self.begin(&mut inner);
         }
         drop(inner);
-        // What follows in the file may only be there without its prepare records if it can be cut.
+        // The events that follow in the file may lack their prepare records only if they can be cut.
         self.flush()?;
         Ok(Verdict::Server)
     }

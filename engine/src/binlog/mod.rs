@@ -6,11 +6,11 @@
 //!
 //! Invariants:
 //! 1. Every call of the room's hook functions ([`Binlog::opened`], [`Binlog::before_write`],
-//!    [`Binlog::wrote`], [`Binlog::set_wanted`], [`Binlog::detach`]) is made by whoever holds the
-//!    server's lock of the binlog, so they never run at the same time.
+//!    [`Binlog::wrote`], [`Binlog::set_wanted`], [`Binlog::detach`]) is made by the thread that
+//!    holds the server's lock of the binlog, so they never run at the same time.
 //! 2. Bytes are appended to the log after they are in the file. The last bytes of a group carry
 //!    the group-end flag; the log is flushed past it before the hook returns.
-//! 3. *Authority* over the binlog is a logged state. While it is on, what lies behind the last
+//! 3. *Authority* over the binlog is a logged state. While it is on, what lies after the last
 //!    group end in the log was neither acknowledged nor seen by a replica, and is cut after a
 //!    crash. While it is off the file is never touched.
 //! 4. Authority begins at a position up to which the file is synced, and its record is durable
@@ -33,8 +33,8 @@
 //!                on --set_wanted(false), detach--> off
 //! ```
 //!
-//! Lock order: `recovered` before `syncing` before `inner` before everything in `wal`; `covered`, `known`, `decisions` and `base`
-//! are leaves.
+//! Lock order: `recovered` before `syncing` before `inner` before everything in `wal`; `covered`,
+//! `known`, `decisions` and `base` are leaves.
 
 mod behind;
 mod census;

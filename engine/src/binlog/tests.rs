@@ -94,7 +94,7 @@ pub fn scan(bytes: &[u8]) -> (Vec<Gtid>, Vec<u64>) {
 pub struct Content {
     pub bytes: Vec<u8>,
     pub acknowledged: usize,
-    /// Nothing behind `acknowledged` but the group under way: the log has authority.
+    /// Nothing after `acknowledged` but the group under way: the log has authority.
     pub exact: bool,
 }
 
@@ -573,7 +573,7 @@ fn a_large_group_is_synced_as_it_grows() {
     assert_eq!(server.binlog.note_and_pin().1, None, "large groups pin nothing");
 }
 
-/// Without the pin, the scan after a crash would start behind bytes that no sync has covered.
+/// Without the pin, the scan after a crash would start after bytes that no sync has covered.
 #[test]
 fn unsynced_bytes_pin_the_log() {
     let mut server = Server::new(3);

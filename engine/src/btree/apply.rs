@@ -34,7 +34,7 @@ pub fn apply(page: &mut [u8], page_id: PageId, change: &[u8], lsn: Lsn) -> Resul
     made
 }
 
-/// What a change must leave behind, whatever it is.
+/// What must hold after any change.
 fn check_made(before: &[u8], page: &[u8], lsn: Lsn, made: &Result<()>) {
     if made.is_err() {
         assert!(before == page, "a change that failed has changed the page");

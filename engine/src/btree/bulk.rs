@@ -132,7 +132,7 @@ impl<'a> Builder<'a> {
         open.whole_bytes + open.low.len() <= BODY_BYTES
     }
 
-    /// Closes all of a level: nothing comes behind it.
+    /// Closes all of a level: nothing comes after it.
     fn close_all(&mut self, level: usize) -> Result<()> {
         while !self.is_one_node(level) {
             let Some(cut) = self.levels[level].cut(level) else {

@@ -42,14 +42,14 @@ impl Tree {
         }
     }
 
-    /// As [`Tree::check`], and goes on behind a fault with what can still be reached. The shape
+    /// As [`Tree::check`], and goes on after a fault with what can still be reached. The shape
     /// counts what was verified. Answers an error only when `stop` says so, which is asked at each
     /// leaf.
     ///
     /// Other threads may go on: no latch is held from one leaf to the next, and each node is compared
     /// with its parent while both are latched. A leaf's place is its low fence. An inner node is
-    /// verified on the way to its leftmost leaf; what a split or merge moves behind the walk was
-    /// verified where it stood before.
+    /// verified on the way to its leftmost leaf; entries that a split or merge moves to
+    /// where the walk has been were verified where they stood before.
     pub fn check_all(
         &self,
         faults: &mut Vec<Error>,
@@ -84,7 +84,7 @@ impl Tree {
     }
 
     /// Loads the nodes on the way to a leaf, none of them with the latch of another held: the
-    /// walk that follows finds them in memory. What fails here fails there too, or was a race.
+    /// walk that follows finds them in memory. A read that fails here fails there too, or was a race.
     fn bring_in(&self, at: &[u8]) {
         let mut page = self.root;
         let mut above = None;

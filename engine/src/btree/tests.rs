@@ -369,7 +369,7 @@ fn a_check_holds_no_latch_between_leaves() {
         let shape = tree.check_all(&mut faults, &mut || {
             leaves += 1;
             drop(env.pool.write(tree.root()).unwrap());
-            // Around the walk, behind it and before it: splits, and leaves that become empty.
+            // Around the walk, after it and before it: splits, and leaves that become empty.
             let place = [leaves * 130, rng.below(40_000), 20_000][rng.below(3) as usize];
             for i in 0..80 {
                 let key = 2 * (place + i) + rng.below(2);

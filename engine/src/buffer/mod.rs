@@ -1,9 +1,9 @@
-//! Room `buffer`: which pages are in memory and who may touch them.
+//! Room `buffer`: which pages are in memory and which thread may touch them.
 //!
 //! Invariants:
 //! 1. A page has at most one frame in the table. Two threads that miss the same page read it once:
 //!    the first enters a frame that it holds exclusively, the second waits for the latch.
-//! 2. Whoever gets a guard has a frame that is in the table or was in it when the latch was taken:
+//! 2. A guard is for a frame that is in the table or was in it when the latch was taken:
 //!    a frame leaves the table only when nobody else refers to it (eviction), or after it was
 //!    marked dead under its exclusive latch (failed load, freed page); a dead frame is never handed out.
 //! 3. A frame is dirty before the record of its change is in the log

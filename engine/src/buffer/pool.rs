@@ -89,7 +89,7 @@ pub struct Pool {
     pub(super) images_before: AtomicU64,
     /// Wakes whoever evicts in the background, if anybody does.
     pub(super) waker: OnceLock<Waker>,
-    /// Who waits in [`Pool::admit`].
+    /// Threads that wait in [`Pool::admit`].
     pub(super) behind: Mutex<()>,
     pub(super) caught_up: Condvar,
     compression: RwLock<HashMap<TreeId, Compression>>,

@@ -1,8 +1,8 @@
 //! Room `db`: what happens when. Opening and recovery, rows and tables, checkpoints, background
 //! work. It is the engine's public surface.
 //!
-//! Inner rooms, each of which imports only those named before it, and files of this directory: `tables`, `rows`,
-//! `ddl`, `recovery`, `upkeep`, `inspect`, `backup`. `engine` holds what they share.
+//! Inner rooms: `tables`, `rows`, `ddl`, `recovery`, `upkeep`, `inspect`, `backup`. Each imports only
+//! those named before it, and files of this directory; `engine` holds what they share.
 //!
 //! Invariants:
 //! 1. Nothing is acknowledged that is not in the log as durably as `flush_at_commit` promises.
@@ -10,7 +10,7 @@
 //!    nothing visible.
 //! 3. Recovery reads the log from the last checkpoint, for outcomes and for changes of pages
 //!    (`analysis`, `redo`). A page change is applied only to a page whose LSN is lower, and before
-//!    anybody sees the page; not all are when the engine opens.
+//!    anybody sees the page. Many changes still wait for that when the engine opens.
 //! 4. The redo point, the scan's start and the pins of transactions, purge and snapshots are
 //!    computed from what the checkpoint read after the log's end (`checkpoint` says in which
 //!    order); a log segment is released only below all of them.

@@ -77,7 +77,7 @@ impl Places {
         if answers() {
             return Verdict::GiveUp;
         }
-        // What failed meanwhile says nothing about the place.
+        // A failure meanwhile says nothing about the place.
         self.0.lock().remove(&place);
         Verdict::DiskAway
     }

@@ -47,12 +47,12 @@ pub enum Bug {
     IntervalNotChecked,
     /// A checkpoint forgets the transactions that are open.
     CheckpointForgetsOpen,
-    /// A page is marked dirty from behind its record, not from before it.
+    /// A page is marked dirty from after its record, not from before it.
     DirtyTooLate,
     /// The redo point does not count the pages whose redo is still owed.
     OwedNotInRedoPoint,
-    /// What was moved of a key before it was purged is in the chain of a later key: the mover does not
-    /// end the chain, and a reader passes over nothing.
+    /// Versions that were moved before their key was purged are in the chain of a later key: the mover
+    /// does not end the chain, and a reader passes over nothing.
     LivesNotKeptApart,
     /// A full table of open files counts as a failed write of the log.
     NoHandlePoisons,

@@ -107,7 +107,7 @@ impl Inode {
         Syncing { len, blocks, holes: self.holes.clone() }
     }
 
-    /// What others did to the file meanwhile is as unsynced as before.
+    /// Changes that others made to the file meanwhile are as unsynced as before.
     pub fn end_sync(&mut self, begun: Syncing) {
         self.durable.resize(begun.len, 0);
         self.unsynced.retain(|block| block * BLOCK_BYTES < self.live.len());

@@ -182,7 +182,7 @@ impl SimOs {
         self.world.lock().spells.push(spell);
     }
 
-    /// The machine is well again. What calls have met before may still be told of.
+    /// The machine is well again. Faults that calls have met before may still be told of.
     pub fn heal(&self) {
         self.world.lock().spells.clear();
     }
@@ -740,7 +740,7 @@ mod tests {
         assert!(lost.count() > 10);
     }
 
-    /// What was punched reads as zeros; after a crash as zeros or as before, block by block.
+    /// A hole reads as zeros; after a crash as zeros or as before, block by block.
     #[test]
     fn a_punched_block_is_a_hole_or_as_before_after_a_crash() {
         let (mut holes, mut old) = (0, 0);

@@ -4,8 +4,8 @@
 //! Invariants:
 //! 1. A backup is pinned between two checkpoints, so the map that it copies is that of both slots. From
 //!    then on no segment that was not free is reused, and the map files stay, until it is unpinned.
-//! 2. Records that the map names are durable and never change. What else lies in a segment that is copied,
-//!    or after the named end of the change log, may be anything.
+//! 2. Records that the map names are durable and never change. Other bytes of a segment that is copied,
+//!    and those after the named end of the change log, may be anything.
 //! 3. Nothing of a backup is durable but a file that the next opening removes: a crash ends it.
 
 use super::engine::{

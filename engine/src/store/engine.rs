@@ -91,7 +91,7 @@ impl Store {
     }
 
     /// Makes an empty store, with an empty checkpoint note, in a directory that holds none.
-    /// What an interrupted creation left is replaced.
+    /// Files that an interrupted creation left are replaced.
     pub fn create(os: Arc<dyn Os>, options: StoreOptions) -> Result<Arc<Store>> {
         check_segment_bytes(options.segment_bytes)?;
         let dir = &options.dir;

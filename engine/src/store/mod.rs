@@ -1,4 +1,4 @@
-//! Room `store`: where a page lives and how it is packed.
+//! Room `store`: where a page is and how it is packed.
 //!
 //! Pages are written as variable-length records into the segments of one log-structured file,
 //! never in place. The page map names the newest record of every page by place, length, LSN, tree
@@ -9,7 +9,7 @@
 //!    then syncs the pages file, has the log flushed past every LSN the captured map names, syncs
 //!    the map changes, and only then writes the superblock, slot by slot.
 //! 2. The superblock names the exact end and the chained checksum of the map change log; what
-//!    lies behind that end does not exist.
+//!    lies after that end does not exist.
 //! 3. Between checkpoints both superblock slots hold the same content (opening makes them so).
 //!    When [`Store::checkpoint`] has returned `Ok`, no slot needs what an older one named.
 //! 4. A segment is reused only if the current map and the map of both slots name nothing in it,
@@ -24,12 +24,12 @@
 //!    reads go on, everything else is refused.
 //! 8. A leaf of the map is read without the map's lock, and is brought in only if the snapshot it
 //!    was read from is still the current one. An entry changes only in a leaf that is in memory
-//!    and pinned. A leaf that cannot be read costs whoever needs it, poisons nothing and undoes
-//!    nothing; no snapshot is written without it, and the old one stays.
+//!    and pinned. A leaf that cannot be read costs the call that needs it, poisons nothing and
+//!    undoes nothing; no snapshot is written without it, and the old one stays.
 //! 9. Live bytes by segment and the sums by tree are those of the map, in memory, and in the change
 //!    log up to its end.
 //! 10. The last [`segments::RESERVED_SEGMENTS`] free segments that are there belong to GC, and the
-//!     change log has disk space reserved behind its end, so that a full store can be cleaned.
+//!     change log has disk space reserved after its end, so that a full store can be cleaned.
 //! 11. Only a free segment becomes a hole or is cut off, under the same rule as invariant 4 has for its
 //!     reuse. Nothing is written to a segment that this life has not reserved.
 //! 12. While a backup is pinned, no segment that its checkpoint named is reused, punched or cut off, and its

@@ -23,7 +23,7 @@ impl SpacePolicy {
     pub fn of(space_percent: u64) -> SpacePolicy {
         let dead = space_percent - 100;
         let checkpoint_percent = (dead / 8).clamp(1, 12);
-        // What is being written is not dead yet, and takes room as well.
+        // An image that is being written is not dead yet, and takes room as well.
         let gc_hard_percent = dead - checkpoint_percent - dead / 16;
         SpacePolicy {
             gc_percent: gc_hard_percent * 3 / 4,

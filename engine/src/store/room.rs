@@ -85,13 +85,13 @@ impl Store {
     pub(super) fn give_back_to(&self, keep: usize) -> Result<bool> {
         let cut = self.cut_tail(keep)?;
         let punched = self.punch_some(keep)?;
-        // What lies at the end now is no loss.
+        // A segment that lies at the end now is no loss.
         Ok(self.cut_tail(keep)? || cut || punched)
     }
 
     /// Background: what is free beyond the need of the next minutes goes back to the file system, a
-    /// slice of it; answers whether there is more. What an earlier life left free is reserved up to
-    /// that need.
+    /// slice of it; answers whether there is more. Segments that an earlier life left free are
+    /// reserved up to that need.
     pub fn give_back_step(&self) -> Result<bool> {
         if planted::is(Bug::PunchedTooEarly) {
             self.punch_releasable()?;

@@ -431,7 +431,7 @@ impl SegmentTable {
         }
     }
 
-    /// What was put off may be tried again.
+    /// Segments that were put off may be tried again.
     pub fn take_up(&mut self) {
         for life in std::mem::take(&mut self.put_off) {
             self.set_aside(life, &[Aside::UntilCheckpoint], Aside::No);

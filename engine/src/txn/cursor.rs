@@ -111,7 +111,7 @@ impl Cursor {
         self.peeks
     }
 
-    /// The scan goes on behind the entry at which it peeks.
+    /// The scan goes on after the entry at which it peeks.
     pub fn pass_peeked(&mut self) {
         if std::mem::take(&mut self.peeks) {
             self.leave_key();
@@ -166,7 +166,7 @@ impl Cursor {
         self.peeks = false;
     }
 
-    /// The scan goes on behind the key on which it stands.
+    /// The scan goes on after the key on which it stands.
     fn leave_key(&mut self) {
         if let Bound::Excluded(from) = &mut self.from {
             from.clone_from(&self.key);
@@ -452,7 +452,7 @@ impl Session {
         Ok(!same)
     }
 
-    /// Locks the rest of the range behind the last entry. `false`: an entry may have come
+    /// Locks the rest of the range after the last entry. `false`: an entry may have come
     /// meanwhile.
     fn close_range(
         &self,

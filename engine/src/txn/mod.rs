@@ -1,7 +1,7 @@
-//! Room `txn`: who sees which version and who waits.
+//! Room `txn`: which transaction sees which version, and which one waits.
 //!
 //! The core, below, knows no trees, pages or log: the transaction table says which ids are
-//! committed and in what order, snapshots say what a reader sees, the lock manager who waits.
+//! committed and in what order, snapshots say what a reader sees, the lock manager which owner waits.
 //!
 //! ```text
 //! id:     allocate -> active -> set_prepared -> prepared
@@ -22,13 +22,13 @@
 //!    horizon again after the word.
 //! 5. The ring does not fill: open ids become exceptions, snapshots that hold it back get a
 //!    classical view, before the horizon passes what only the view tells.
-//! 6. Whoever reads an entry resolves its id under the same leaf latch (M9). Then an aborted id
+//! 6. A thread that reads an entry resolves its id under the same leaf latch (M9). Then an aborted id
 //!    can be forgotten as soon as its last entry is reverted, without an epoch.
 //! 7. A state-changing record is announced (`OpenTxn::begin_record`) before it is appended, so that
 //!    a checkpoint's note never hides an outcome from the scan.
 //!
-//! Inner rooms with invariants of their own: `locks`, who waits; `versions`, what a version says and where it is
-//! when its log is gone. Threads sleep and time is read in `locks` only.
+//! Inner rooms with invariants of their own: `locks`, which owner waits; `versions`, what a version
+//! says and where it is when its log is gone. Threads sleep and time is read in `locks` only.
 
 mod contested;
 mod cursor;

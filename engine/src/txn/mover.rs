@@ -212,8 +212,8 @@ impl Context {
         Ok(())
     }
 
-    /// No snapshot sees anything under the key if this delete mark is its newest version. What a
-    /// snapshot sees that the mark did not replace was replaced by a version that was moved.
+    /// No snapshot sees anything under the key if this delete mark is its newest version. If a snapshot
+    /// sees a version that the mark did not replace, a version that was moved replaced it.
     fn hides_nothing(&self, pins: &[Snapshot], mark: &Moved) -> Result<bool> {
         let blind = |s: &&Snapshot| !s.sees(&self.table, mark.txn, None);
         let blind: Vec<&Snapshot> = pins.iter().filter(blind).collect();

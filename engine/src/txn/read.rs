@@ -101,7 +101,7 @@ impl Session {
         })
     }
 
-    /// The newest visible payload behind the version that `head` names. `Err(NotRetained)` asks
+    /// The newest visible payload older than the version that `head` names. `Err(NotRetained)` asks
     /// the caller to read the entry again.
     pub(crate) fn older_version(
         &self,

@@ -96,7 +96,7 @@ impl OpenTxn {
         self.own_log_bytes.load(Ordering::Relaxed)
     }
 
-    /// What lies behind `last_lsn` was taken back: the rest is no longer than the log up to there.
+    /// Its records after `last_lsn` were taken back: the rest is no longer than the log up to there.
     pub fn shorten_own_log(&self, last_lsn: Lsn) {
         let most = last_lsn.0.saturating_sub(self.first_lsn.0);
         self.own_log_bytes.fetch_min(most, Ordering::Relaxed);
@@ -146,7 +146,7 @@ struct Purge {
     /// In order of commit.
     queue: VecDeque<PurgeItem>,
     ids: HashSet<TxnId>,
-    /// Large ones behind which older snapshots may read, in order of commit.
+    /// Large ones, in order of commit: older snapshots may read the versions that they replaced.
     large: VecDeque<(Csn, Arc<OpenTxn>)>,
 }
 

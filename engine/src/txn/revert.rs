@@ -296,7 +296,7 @@ impl Context {
         let mut at = entries.first_key_value().map(|(key, _)| key);
         while let Some(key) = at {
             let swept = remove_from_leaf(&gate, key, txn, entries);
-            // What lies in other leaves must go all the same.
+            // Entries in other leaves must go all the same.
             let behind = Some(Bound::Excluded(key.clone()));
             let rest = self.unless_put_aside(Stopped::Page(tree), swept, behind)?;
             let next = rest.and_then(|from| entries.range((from, Bound::Unbounded)).next());

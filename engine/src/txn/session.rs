@@ -3,7 +3,7 @@
 //! ```text
 //! idle --first write (ensure_open)--> active --prepare--> prepared
 //! active, prepared --commit_ordered--> published --finish_commit--> idle
-//! active, prepared --rollback--> idle (its entries are reverted behind its back)
+//! active, prepared --rollback--> idle (the background reverts its entries)
 //! ```
 
 use super::registry::{OpenTxn, PurgeItem, Registry};

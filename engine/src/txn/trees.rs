@@ -1,4 +1,4 @@
-//! The open trees by id, each behind a gate that keeps background work away from a dropped tree.
+//! The open trees by id, each with a gate that keeps background work away from a dropped tree.
 //!
 //! Reverts and purges reach trees by the id in a log record, long after the table may be gone.
 //! They hold the gate shared while they work; a drop closes it exclusively, so that no change of

@@ -225,7 +225,7 @@ impl Session {
         }
     }
 
-    /// Undoes, now, what this transaction wrote behind `savepoint` (rules M7). Locks that it asked
+    /// Undoes, now, what this transaction wrote after `savepoint` (rules M7). Locks that it asked
     /// for stay: those that it has let go of, because its id was in the entry, come back.
     pub fn rollback_to(&mut self, savepoint: Savepoint) -> Result<()> {
         let target = self.check_rollback_target(savepoint)?;

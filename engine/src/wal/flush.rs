@@ -98,7 +98,7 @@ impl Wal {
         }
         if end > self.end() {
             // Such a position can only come from damaged bytes.
-            return Err(Error::corrupt("position behind the log's end", format!("lsn {end}")));
+            return Err(Error::corrupt("position after the log's end", format!("lsn {end}")));
         }
         let began_ns = self.os.now_ns();
         let result = self.wait_or_lead(need);
@@ -124,7 +124,7 @@ impl Wal {
             Answer::Leads => {
                 let result = self.lead(need.mode);
                 if self.progress().reaches(need) {
-                    // There may have been no room for what others appended behind.
+                    // There may have been no room for what others appended after it.
                     return Ok(());
                 }
                 assert!(result.is_err());
@@ -216,7 +216,7 @@ impl Wal {
         mode: Mode,
         batches: &[Sealed],
     ) -> Result<bool> {
-        // What is packed has a buffer until it is written: not too many at a time.
+        // A packed batch has a buffer until it is written: not too many at a time.
         let mut groups = batches.chunks(PACKED_MAX).peekable();
         while let Some(group) = groups.next() {
             let writes = self.stored(leading, io, group);

@@ -19,10 +19,11 @@
 //! 6. An incarnation is durable in the control file before anything of it is appended; when it is
 //!    written, everything below its start is durable.
 //! 7. A recovered end below what is known durable (anchor, control file, or the header of a batch
-//!    behind it) is [`Corrupt`](crate::base::Error::Corrupt): never a shorter log.
+//!    after it) is [`Corrupt`](crate::base::Error::Corrupt): never a shorter log.
 //! 8. A segment's file is fully allocated, reads as zeros (written, unless it is over the capacity and
-//!    soon goes), has its header and its name durable before the first batch in it is written. No room for one, on the disk or in the table
-//!    of open files, is [`Full`](crate::base::Error::Full) and may be tried again. Any other failed write or sync poisons the log for ever.
+//!    soon goes), has its header and its name durable before the first batch in it is written. No room
+//!    for one, on the disk or in the table of open files, is [`Full`](crate::base::Error::Full) and may
+//!    be tried again. Any other failed write or sync poisons the log for ever.
 //! 9. A packed batch has the LSNs that it would have if it was plain: it takes fewer blocks at the same
 //!    place, and the rest of its blocks keep what they had, perhaps a batch of an earlier life of the
 //!    log. So a batch is found by the notes of its segment (`forms.rs`) or by a walk from the first

@@ -19,7 +19,8 @@ impl Packer {
     }
 
     /// The header of a finished batch, and its packed form with zeros up to the end of a block; none if
-    /// that saves no block, or cannot be made. One that crosses a segment's boundary stays plain, so no packed batch does.
+    /// that saves no block, or cannot be made. A batch that crosses a segment's boundary stays plain, so no
+    /// packed batch crosses one.
     pub fn pack(
         &mut self,
         leading: &Leading<'_>,

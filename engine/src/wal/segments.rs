@@ -22,7 +22,7 @@ use std::sync::Arc;
 /// Zeros are written in pieces of this size.
 const ZERO_BYTES_MAX: u64 = 1 << 20;
 
-/// What a new segment file holds behind its header. It reads as zeros either way.
+/// What a new segment file holds after its header. It reads as zeros either way.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fresh {
     /// Zeros that were written.
@@ -301,7 +301,7 @@ impl Segments {
         }
     }
 
-    /// The free file under the number `number`. What has failed for want of room leaves it free,
+    /// The free file under the number `number`. A failure for want of room leaves it free,
     /// perhaps under its new name already.
     fn recycle(&self, free: Free, number: u64) -> Result<Arc<dyn File>> {
         let to = segment_path(&self.dir, number);

@@ -200,7 +200,7 @@ fn a_full_disk_refuses_admission_and_does_not_poison() {
     assert!(wal.durable() >= last.end);
 }
 
-/// Appends and flushes until the log has had `segments` more of them; lets go of all behind.
+/// Appends and flushes until the log has had `segments` more of them; releases all before.
 fn fill(wal: &Wal, segments: u64) -> Result<()> {
     let target = wal.end().0 + segments * wal.segment_bytes();
     while wal.end().0 < target {

@@ -1,6 +1,6 @@
 //! One open table of one connection: rows in, rows out, and where its scan stands.
 //!
-//! `table` is the table behind it, `write` makes the entries of rows, `bounds` turns what the server searches
+//! `table` is its table, `write` makes the entries of rows, `bounds` turns what the server searches
 //! for into ranges of keys, `scan` is where the scan stands, and `rows` puts rows into the server's record.
 //!
 //! 1. A handler serves one statement of one connection at a time; only the table is shared.

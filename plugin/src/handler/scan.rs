@@ -25,7 +25,7 @@ pub enum Find {
     Last,
 }
 
-/// The gap in which a search has its key: before or behind all entries that begin with it.
+/// The gap in which a search has its key: before or after all entries that begin with it.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Gap {
     #[default]
@@ -56,7 +56,7 @@ pub(super) struct Scan {
 
 impl Scan {
     /// Where a step begins that no live cursor can do: beside the last returned entry, or in the
-    /// gap of a search that found none. None: behind the end of the index. `again`: that entry is
+    /// gap of a search that found none. None: after the end of the index. `again`: that entry is
     /// to be read once more.
     fn resume(&self, direction: Direction, again: bool) -> Option<Bound<Vec<u8>>> {
         if again {

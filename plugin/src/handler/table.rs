@@ -1,4 +1,4 @@
-//! The table behind a handler: which trees it has now, whether their order is the server's, and what the
+//! The table of a handler: which trees it has now, whether their order is the server's, and what the
 //! optimizer asks of it.
 //!
 //! 1. An index in which the order of a collation has changed is neither searched nor written ([`check_order`]).

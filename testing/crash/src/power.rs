@@ -108,7 +108,7 @@ impl Power {
         journal.write_all_at(&at.to_ne_bytes(), 8 * WORD_CUT_AT as u64)
     }
 
-    /// What the shim has complained about, and files that changed behind its back since `start`.
+    /// What the shim has complained about, and files that changed without it since `start`.
     pub fn unseen(&self, start: SystemTime) -> io::Result<Vec<String>> {
         let text = fs::read_to_string(self.side.join("complaints")).unwrap_or_default();
         let mut found: Vec<String> = text.lines().map(String::from).collect();

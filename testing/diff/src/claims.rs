@@ -74,7 +74,7 @@ struct Hold {
 /// Why InnoDB may hold less of a range than Sluice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spared {
-    /// SKIP LOCKED passed a locked entry behind the range, with the gap before it.
+    /// SKIP LOCKED passed a locked entry after the range, with the gap before it.
     Skipped,
     /// A statement that locks no gaps waited for a row, which may have gone.
     RowGone,

@@ -66,7 +66,7 @@ fn ranges_stop_inserts_where_gaps_are_locked() {
     let insert = "INSERT INTO t1 (c1,c2) VALUES (5,1)";
     assert!(stops(RR, SHARE, insert, &[(8, 1)], &[(8, 1), (5, 1)]));
     assert!(!stops(RC, SHARE, insert, &[(8, 1)], &[(8, 1), (5, 1)]));
-    assert!(!stops(RR, SHARE, insert, &[(8, 1)], &[(8, 1), (6, 1)]), "behind the range");
+    assert!(!stops(RR, SHARE, insert, &[(8, 1)], &[(8, 1), (6, 1)]), "after the range");
     let update = "UPDATE t1 FORCE INDEX (k2) SET c1 = 4 WHERE c1 = 8";
     assert!(stops(RR, SHARE, update, &[(8, 1)], &[(4, 1)]), "a row moves into the range");
     let plain = "SELECT c1,c2 FROM t1 FORCE INDEX (k2) WHERE c1 <= 5";
@@ -142,11 +142,11 @@ fn ranges_in_which_innodb_may_hold_less() {
         claims.spares(&ran(insert, level, &first, &last))
     };
     assert_eq!(spares(RR, &skip, false, (5, 1)), Some(Spared::Skipped));
-    assert_eq!(spares(RR, &skip, false, (7, 1)), None, "behind the range");
+    assert_eq!(spares(RR, &skip, false, (7, 1)), None, "after the range");
     assert_eq!(spares(RC, &skip, false, (5, 1)), None, "no gaps at this level");
     assert_eq!(spares(RR, READ, false, (5, 1)), None, "InnoDB had to wait");
     assert_eq!(spares(RC, READ, true, (5, 1)), Some(Spared::RowGone));
-    assert_eq!(spares(RC, READ, true, (7, 1)), None, "behind the range");
+    assert_eq!(spares(RC, READ, true, (7, 1)), None, "after the range");
     assert_eq!(spares(RC, READ, false, (5, 1)), None, "it did not wait");
     assert_eq!(spares(RR, READ, true, (5, 1)), None, "the gap is held");
 }

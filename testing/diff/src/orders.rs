@@ -19,7 +19,7 @@ use std::io;
 pub struct Ending {
     /// Up to the step that differs.
     pub steps: Vec<ScriptStep>,
-    /// It was the last step, not the checks behind it.
+    /// It was the last step, not the checks after it.
     pub at_step: bool,
     /// Sessions at work at once in the last step, with the step that sent their statements.
     pub crowd: Vec<(usize, usize)>,

@@ -209,7 +209,7 @@ fn warnings_of(set: &ResultSet) -> Vec<(String, u16, String)> {
     set.rows.iter().map(warning).collect()
 }
 
-/// A `Direct` behind a thread.
+/// A `Direct` on a thread of its own.
 pub struct Session {
     requests: Option<Sender<String>>,
     replies: Receiver<Outcome>,

@@ -248,7 +248,7 @@ impl Shim {
         self.ignored.split(|b| *b == b':').any(|part| !part.is_empty() && matches(part))
     }
 
-    /// The state behind a descriptor, if it is a regular file below a watched directory.
+    /// The state of a descriptor, if it is a regular file below a watched directory.
     pub fn file(&self, fd: i32) -> Option<Arc<FileState>> {
         let stat = raw::fstat(fd).filter(|s| s.st_mode & libc::S_IFMT == libc::S_IFREG)?;
         let key = (stat.st_dev, stat.st_ino);

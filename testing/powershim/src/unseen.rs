@@ -2,7 +2,7 @@
 //! when it touches a watched file.
 //!
 //! Safety argument: as in data.rs; where libc does more than one system call, its own function is
-//! looked up behind this library and called with the caller's arguments.
+//! looked up in the libraries after this one and called with the caller's arguments.
 
 use crate::data::complain_about;
 use crate::raw::{self, call, to_libc};

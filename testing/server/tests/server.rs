@@ -344,7 +344,7 @@ fn runs_the_engine(w: &mut World) {
     home.stop();
 }
 
-/// DELETE with the purge behind it, TRUNCATE and DROP: the file takes less on the disk within a
+/// DELETE with the purge after it, TRUNCATE and DROP: the file takes less on the disk within a
 /// minute, and all of it can be used again.
 fn gives_space_back(w: &mut World) {
     if !w.tool.has_plugin("ha_sluice.so") {

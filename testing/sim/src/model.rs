@@ -1,8 +1,8 @@
 //! What the engine must hold: a history of what was committed, and what is surely durable.
 //!
 //! Sessions tell the model of a commit after its place in the order is known and before they let
-//! go of its locks; from before they ask for that place they count as committing. Whoever compares
-//! what it read waits until those who were committing then have told ([`Model::committing`]).
+//! go of its locks; from before they ask for that place they count as committing. A session that
+//! compares what it read waits until those who were committing then have told ([`Model::committing`]).
 //!
 //! A life of the machine begins with a state. Every commit and DDL statement in it is an event
 //! with its place in the log. What a recovery finds must be the state after some beginning of the
@@ -70,7 +70,7 @@ enum What {
 
 #[derive(Clone, Debug)]
 struct Event {
-    /// The end of its record, or, for DDL, a place behind all events on the same table.
+    /// The end of its record, or, for DDL, a place after all events on the same table.
     lsn: u64,
     what: What,
 }

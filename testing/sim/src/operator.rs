@@ -71,7 +71,7 @@ fn one_ddl(life: &Life, rng: &mut SimRng) -> Flow {
     Ok(())
 }
 
-/// Pages that are in the store before the redo point, and changes of them behind it; then the table
+/// Pages that are in the store before the redo point, and changes of them after it; then the table
 /// goes, the map forgets the pages, and the redo point stays.
 fn drop_between_checkpoints(life: &Life, rng: &mut SimRng) -> Flow {
     flushing(life, Engine::checkpoint_now)?;

@@ -24,7 +24,7 @@ pub enum Profile {
     /// Tables are dropped between a checkpoint of the pages and one of the map, and then the power
     /// goes off: the log still tells of pages that are gone.
     Dropped,
-    /// Little is flushed, much is evicted, and the power goes off behind checkpoints.
+    /// Little is flushed, much is evicted, and the power goes off after checkpoints.
     Unflushed,
     /// The machine fails now and then with what is no loss of power: single places cannot be read, a
     /// write fails, no file can be opened, the disk is full.
@@ -120,7 +120,7 @@ pub struct Habits {
     pub patient_read_only: bool,
     /// So many of a hundred sessions have transactions that write much.
     pub large_percent: u64,
-    /// So many of a hundred checkpoints and DDL statements have the power go off right behind them.
+    /// So many of a hundred checkpoints and DDL statements have the power go off right after them.
     pub sudden_percent: u64,
     /// So many of a hundred DDL statements happen.
     pub ddl_percent: u64,

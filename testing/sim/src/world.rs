@@ -111,7 +111,7 @@ impl Life {
         self.os.mutations() > self.dark_at.load(Ordering::Relaxed)
     }
 
-    /// The power goes off behind so many more changing calls, if it is not off yet.
+    /// The power goes off after so many more changing calls, if it is not off yet.
     pub fn cut_power_after(&self, calls: u64) {
         if self.os.is_dark() {
             return;
@@ -131,7 +131,7 @@ impl Life {
     /// that cannot be read do not.
     pub fn explains(&self, error: &Error) -> bool {
         match error {
-            // Who waits for a checkpoint that finds the machine dark is told that the log is full.
+            // A thread that waits for a checkpoint that finds the machine dark is told that the log is full.
             Error::Io { .. } | Error::Poisoned { .. } | Error::Full { .. } if self.is_dark() => {
                 true
             }
@@ -315,7 +315,7 @@ impl World {
         Trouble::Reads { of, from, to: from + bytes }
     }
 
-    /// Loses power while the engine opens, or behind that, before anybody has touched a row: what
+    /// Loses power while the engine opens, or after that, before anybody has touched a row: what
     /// redo owes is then still owed.
     fn recover_in_vain(&mut self) {
         let calls = self.rng.below(self.limits.calls_per_recovery);

@@ -5,8 +5,8 @@
 //!
 //! Invariants:
 //! 1. A copy is the directory of a crash: the checkpoint that was pinned, and the log from what that needs
-//!    to a position that was durable while the engine kept all of it. What lies after that position in the
-//!    last segment is zeros.
+//!    to a position that was durable while the engine kept all of it. The rest of the last segment is
+//!    zeros.
 //! 2. The superblock comes last, after all else is durable: a copy that is not whole does not open.
 //! 3. A copy becomes a directory for work by recovery alone ([`settle`]); nothing in it is changed before.
 

@@ -1,8 +1,9 @@
 //! Damage that is met while the engine runs (rules S8): what is given up, and what people are told.
 //!
 //! A statement that needs a damaged page fails and changes nothing here. Work that nobody waits
-//! for (redo, revert, purge) would try for ever and hold the log back: it is put aside, if the disk
-//! refuses to read the page not before it was tried for a while (`unreadable`). The page is given up, which a log record says before any record that counts the work as done, and every
+//! for (redo, revert, purge) would try for ever and hold the log back: it is put aside. If the disk
+//! refuses to read the page, it is tried for a while before that (`unreadable`). The page is given
+//! up: a log record says so before any record that counts the work as done, and so does every
 //! checkpoint's note from then on, until its tree is dropped.
 
 use super::redo::GivenUp;

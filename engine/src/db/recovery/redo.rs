@@ -1,9 +1,9 @@
 //! Redo: page changes of the log's tail that the page map does not contain yet.
 //!
-//! The scan that finds the log's end gathers them by page ([`RedoTail`]). What fits the memory set
-//! aside for it is left to whoever touches the page first, and to the background
-//! ([`Engine::redo_step`]): the engine opens meanwhile. What comes before that is applied at once,
-//! a memoryful at a time, by several threads, each page once. Pages of the catalog are always
+//! The scan that finds the log's end gathers them by page ([`RedoTail`]). Changes that fit the memory
+//! set aside for them are left to the first reader of their page, and to the background
+//! ([`Engine::redo_step`]): the engine opens meanwhile. Changes before those are applied at once, a
+//! memoryful at a time, by several threads, each page once. Pages of the catalog are always
 //! brought up to date at once: without it there is nothing to open.
 
 use super::analysis::Analysis;
@@ -101,7 +101,7 @@ impl Redo<'_> {
             let end = self.wal.end();
             self.wal.scan(from, end, &mut |lsn, record| tail.visit(lsn, record))?;
         }
-        // What is in memory was redone up to where this part of the tail begins.
+        // Pages in memory were redone up to where this part of the tail begins.
         pay(self.pool, self.pool.owed_in_memory(), &progress);
         pay_all(self.pool, AFTER_CATALOG, &progress)?;
         let damage = std::mem::take(&mut *progress.damage.lock());

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 /// This share of the rows may have been written since: fewer than an estimate is off anyway.
 const CHANGED_SHARE: u64 = 64;
-/// Trees change without any row: what is deleted is purged behind.
+/// Trees change without any row: the purge removes what was deleted.
 const REMEMBERED_NS_MAX: u64 = 1_000_000_000;
 /// Statistics are due when this share of the rows, and so many more, have changed since the last ones.
 const STATISTICS_SHARE: u64 = 10;

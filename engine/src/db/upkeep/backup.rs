@@ -52,7 +52,7 @@ impl Engine {
         self.backups.taken.store(false, Ordering::SeqCst);
     }
 
-    /// Whether what the backup needs is still kept. A copy is good only if this is so behind its end.
+    /// Whether what the backup needs is still kept. A copy is good only if this is so after its end.
     pub fn is_backup_kept(&self) -> bool {
         self.backups.state() == 1 && self.backups.log_from().is_some()
     }

@@ -125,8 +125,8 @@ impl Engine {
             let (first_lsn, last_lsn) = (item.first_lsn, item.last_lsn);
             note.purge.push(PurgeNote { txn: item.txn, first_lsn, last_lsn });
         }
-        // Behind the purge's items: those that left it because they were moved lie below. What was
-        // moved is in the log, which is flushed below.
+        // After the purge's items: those that left it because they were moved lie below. The moved
+        // versions are in the log, which is flushed below.
         note.moved_to = self.ctx.old.moved_to();
         for table in self.schema.tables.read().values() {
             note.counters.push((table.id(), table.autoinc_kept()));

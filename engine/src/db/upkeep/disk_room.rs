@@ -1,6 +1,6 @@
 //! Room on the disk: new work is refused while what is under way can still be ended (rules M12).
 //!
-//! What must always fit: in the page store every dirty page once, so that a checkpoint can write
+//! Room for these must always be left: in the page store every dirty page once, so that a checkpoint can write
 //! them all, and GC's reserve; in the log a segment for outcomes, and as much as the transactions
 //! under way have logged, so that all of them can be taken back, and the purge be done. For all
 //! but deletes every page counts that the pool may make dirty: so deletes, which make room, find
@@ -57,7 +57,7 @@ impl Engine {
     /// Background: the disk may have changed, and nobody may be writing.
     pub(crate) fn refresh_room(&self) {
         self.lease.end.store(0, Relaxed);
-        // Whoever wants to write is told.
+        // The next writer is told.
         let _ = self.measure_room(Purpose::Add, &|| false);
     }
 
@@ -117,7 +117,7 @@ impl Engine {
                 self.wake_background();
                 waited += self.wait_for_announcement(GC_WAIT_SLICE);
             } else {
-                // What fails here is seen in the next measurement.
+                // A failure here is seen in the next measurement.
                 let _ = self.step();
                 waited += DELETE_WAIT_MAX / 16;
             }

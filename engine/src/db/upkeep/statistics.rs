@@ -3,8 +3,8 @@
 //! Invariants:
 //! 1. They are taken a piece at a time, a part of the key of one index, with no lock held in between and
 //!    no latch while a page is read for another one. A table may be dropped between two pieces.
-//! 2. What was taken counts in memory first and is then written to the catalog, under `ddl`, if the table
-//!    is still there. A failure to write leaves the old entry.
+//! 2. Statistics count in memory first and are then written to the catalog, under `ddl`, if the table is
+//!    still there. A failure to write leaves the old entry.
 
 use crate::base::{Error, Result};
 use crate::catalog::TableStatistics;

@@ -1,4 +1,4 @@
-//! Who waits at the keys of one tree, and for whom: first come, first served.
+//! The waiters at the keys of one tree, and whom they wait for: first come, first served.
 //!
 //! ```text
 //! request        in its way (of others)
@@ -7,7 +7,7 @@
 //! insert         spans over the key, held or further ahead
 //! ```
 //! A request whose owner holds a part of it already (a privileged one) waits for holders only:
-//! others wait for that owner, and behind them it would wait for itself. For the same reason an
+//! others wait for that owner, and after them it would wait for itself. For the same reason an
 //! insert passes a span whose owner waits for it.
 
 use super::key::{Key, Span};
@@ -358,7 +358,7 @@ impl TreeLocks {
         self.row_waits -= usize::from(waiter.want.row_mode().is_some());
         self.span_waits.remove(&waiter.ticket);
         waiter.owner.held.lock().wait = None;
-        // Those behind it have it in their way already.
+        // Those after it in the line have it in their way already.
         self.record(&waiter.owner, tree, key, &waiter.want, effects);
         waiter.owner.set_outcome(Outcome::Granted);
         effects.wakes.push(waiter.owner);

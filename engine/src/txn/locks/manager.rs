@@ -99,7 +99,7 @@ pub struct LockManager {
     /// waits only loses edges while somebody searches it.
     waits: Mutex<()>,
     shards: Box<[Shard]>,
-    /// Who is behind an id in an entry.
+    /// The owner of an id in an entry.
     holders: Box<[Holders]>,
     next_ticket: AtomicU64,
     next_owner: AtomicU64,
@@ -164,7 +164,7 @@ impl LockManager {
         Owner::new(self.next_owner.fetch_add(1, Ordering::Relaxed), session)
     }
 
-    /// From now on `owner` is behind `txn`. Call it before the first entry with this id is
+    /// From now on `txn` belongs to `owner`. Call it before the first entry with this id is
     /// written.
     pub fn register_holder(&self, owner: &Arc<Owner>, txn: TxnId) {
         owner.set_txn(Some(txn));
@@ -180,7 +180,7 @@ impl LockManager {
         !matches!(self.table.state(txn), TxnState::Active | TxnState::Prepared)
     }
 
-    /// The owner behind an id that is not over. One that nobody has registered gets an owner
+    /// The owner of an id that is not over. One that nobody has registered gets an owner
     /// without a session.
     fn holder(&self, txn: TxnId) -> Option<Arc<Owner>> {
         let mut holders = self.holders(txn).lock();

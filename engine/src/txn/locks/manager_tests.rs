@@ -45,7 +45,7 @@ fn compatibility_upgrade_and_fairness() {
     m.release_all(&a);
     m.try_lock(&a, T, b"k", S).unwrap();
     let wait_b = ticket(m.enqueue(&b, T, b"k", X, None));
-    assert!(m.try_lock(&c, T, b"k", S).is_err(), "a newcomer stays behind a waiter");
+    assert!(m.try_lock(&c, T, b"k", S).is_err(), "a newcomer queues after a waiter");
     assert_eq!(m.try_lock(&a, T, b"k", X), Ok(Granted::Raised), "an upgrade does not");
     m.release_all(&a);
     wait_b.wait(LONG, &quiet).unwrap();
@@ -170,7 +170,7 @@ fn interrupt_ends_the_wait_and_frees_the_place() {
         m.interrupt(b);
         assert!(matches!(waiter.join().unwrap(), Err(Error::Interrupted)));
     });
-    wait_c.wait(LONG, &quiet).expect("it was only behind the killed one");
+    wait_c.wait(LONG, &quiet).expect("it waited only for the killed one");
     // The next wait ends too, until the flag is cleared.
     let again = ticket(m.enqueue(&b, T, b"k", X, None)).wait(LONG, &quiet);
     assert!(matches!(again, Err(Error::Interrupted)));

@@ -64,7 +64,7 @@ fn clash(a: Mode, b: Mode) -> bool {
     a == X || b == X
 }
 
-/// Who holds what and who waits, as plain lists, and the rules of who is in whose way.
+/// Holders and waiters as plain lists, and the rules of which is in whose way.
 #[derive(Default)]
 struct World {
     rows: BTreeMap<(u8, usize), Hold>,

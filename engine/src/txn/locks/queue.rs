@@ -92,7 +92,7 @@ impl Waiter {
     }
 }
 
-/// Who waits at one key, in order.
+/// The waiters at one key, in order.
 #[derive(Default)]
 pub(super) struct Line {
     pub(super) waiters: Vec<Waiter>,

@@ -1,5 +1,5 @@
-//! The locks of one tree, under its mutex: what is held. Who waits, and for whom, is in
-//! `line.rs`.
+//! The locks of one tree, under its mutex: what is held. The waiters, and whom they wait
+//! for, are in `line.rs`.
 
 use super::key::{Cut, Key, Span};
 use super::leaf::SpanId;
@@ -51,7 +51,7 @@ pub(super) struct TreeLocks {
     owners: Vec<Option<OwnerHere>>,
     free_owners: Vec<u32>,
     slots: Map<u64, u32>,
-    /// Who waits, by key.
+    /// The waiters, by key.
     pub(super) lines: BTreeMap<Key, Line>,
     /// The keys at which spans are waited for, by ticket.
     pub(super) span_waits: BTreeMap<u64, Key>,

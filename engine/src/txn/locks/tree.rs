@@ -148,8 +148,8 @@ impl LockTree {
         self.inners[node][child as usize].low.at()
     }
 
-    /// The leaf in which `at` is, or would be. Who asks for a lock looks for its place more than
-    /// once, and scans go on next to it.
+    /// The leaf in which `at` is, or would be. A request for a lock looks for its place more
+    /// than once, and scans go on next to it.
     fn leaf_of(&self, at: &At<'_>) -> Id {
         let Finger { leaf, low, high } = self.finger.get();
         let is_within = low.is_none_or(|low| self.bound(low) <= *at)

@@ -342,7 +342,7 @@ mod tests {
         assert!(inserted.is_sorted());
         assert!(reference(7, 1) < reference(7, 2) && reference(7, u64::MAX) < reference(8, 0));
         let long = |end: &str| key_key(TreeId(16), format!("{:20}{end}", "").as_bytes(), Lsn(9));
-        assert_ne!(long("a"), long("b"), "behind the prefix the hash decides");
+        assert_ne!(long("a"), long("b"), "after the prefix the hash decides");
         assert_eq!(parse_key_key(&long("a")), Some(Lsn(9)));
         // Without the beginning of the key, as references were before.
         let older = [&[BY_KEY][..], &[7; 12], &Lsn(11).0.to_be_bytes()].concat();

@@ -393,7 +393,7 @@ fn a_key_that_came_again_shows_nothing_of_its_life_before() {
     assert!(engine.wal.oldest() > again, "the chain ends below the log");
     let left = engine.ctx.old.all_below(table.gates[0].id(), &apart(1).id.to_be_bytes(), again);
     assert!(!left.unwrap().is_empty(), "something of the life before is there");
-    assert_is(&mut reader, &table, &Model::from([(apart(0).id, apart(0))]), "behind the purge");
+    assert_is(&mut reader, &table, &Model::from([(apart(0).id, apart(0))]), "after the purge");
 }
 
 /// A transaction's versions are moved while it is open, then it is rolled back, reverted and

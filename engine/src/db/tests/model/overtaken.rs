@@ -183,7 +183,7 @@ fn overtake(seed: u64) {
                 }
                 if by_other {
                     other.commit(true).unwrap();
-                    // What others commit stays behind a rollback to a savepoint.
+                    // What others commit stays after a rollback to a savepoint.
                     savepoint = (trx.savepoint(), own.clone(), with_own.clone());
                 } else {
                     taken.extend(old.iter().chain(&new).map(|row| row.unique));
