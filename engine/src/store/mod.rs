@@ -52,6 +52,7 @@ mod free;
 #[cfg(test)]
 mod fuzz_tests;
 mod gc;
+mod growth;
 mod inspect;
 mod leaf;
 mod leaves;
@@ -60,7 +61,6 @@ mod mapfile;
 mod pages;
 mod policy;
 mod record;
-mod room;
 mod segments;
 mod snapshot;
 mod space;

@@ -3,10 +3,10 @@
 mod backup;
 mod crash;
 mod faults;
+mod growth;
 mod large;
 mod leaves;
 mod map;
-mod room;
 mod segments;
 mod space;
 mod threads;

@@ -1,4 +1,5 @@
-//! Room in the pages file: segments for the streams, and what goes back to the file system.
+//! How the pages file grows and shrinks: segments for the streams, and space that goes back to the file
+//! system.
 //!
 //! The file gives back what is free beyond what the next minutes need: the segments at its end are
 //! cut off, others become holes. Both happen in slices, and with no lock held over a hole. Only free
