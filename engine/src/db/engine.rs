@@ -1,4 +1,4 @@
-//! The engine: everything that is open, and who waits for what.
+//! The engine: everything that is open, and what holds writers back.
 
 use super::backups::Backups;
 use super::callbacks::Killed;
@@ -6,6 +6,8 @@ use super::checkpoints::{CheckpointState, Checkpoints};
 use super::config::{Compression, Config, FlushAtCommit, Host};
 use super::lease::{Lease, Purpose};
 use super::pace::Point;
+use super::sessions::Sessions;
+use super::settings::Settings;
 use super::tables::{Recalculation, Schema};
 use super::unreadable::Unreadable;
 use super::workers::Workers;
@@ -20,11 +22,11 @@ use crate::os::rank::Rank;
 use crate::os::sync::{now_ns, Mutex, Ranked, RwLock};
 use crate::os::Os;
 use crate::store::Store;
-use crate::txn::{Context, OpenTxn, Owner, Session, Sweep};
+use crate::txn::{Context, Owner, Session, Sweep};
 use crate::wal::Wal;
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicU8, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Longest time that a writer waits for a checkpoint to make room in the log.
@@ -41,12 +43,6 @@ const PURGE_HELP_BACKLOG: usize = 128;
 const PURGE_LAG_PERCENT: u64 = 20;
 const PURGE_HELP_RECORDS: usize = 8;
 
-/// A prepared transaction without a session.
-pub(crate) struct Detached {
-    pub open: Arc<OpenTxn>,
-    pub owner: Arc<Owner>,
-}
-
 pub struct Engine {
     pub(crate) config: Config,
     pub(crate) host: Arc<dyn Host>,
@@ -54,7 +50,9 @@ pub struct Engine {
     pub(crate) wal: Arc<Wal>,
     pub(crate) store: Arc<Store>,
     pub(crate) pool: Arc<Pool>,
+    /// What all trees share.
     pub(crate) env: Arc<btree::Env>,
+    /// What all transactions share.
     pub(crate) ctx: Arc<Context>,
     pub(crate) schema: Schema,
     pub(crate) old_versions_root: PageId,
@@ -64,10 +62,9 @@ pub struct Engine {
     pub(crate) backups: Backups,
     pub(crate) workers: Workers,
     pub(crate) binlog: Arc<Binlog>,
-    pub(crate) log_capacity_bytes: AtomicU64,
-    flush_at_commit: AtomicU8,
-    sessions: Mutex<HashMap<u64, Weak<Owner>>>,
-    pub(crate) prepared: Mutex<HashMap<Vec<u8>, Detached>>,
+    settings: Settings,
+    pub(crate) sessions: Sessions,
+    /// For how long the last measurement of room on the disk is good.
     pub(crate) lease: Lease,
     /// What the error log was told already.
     pub(crate) reported_damage: Mutex<HashSet<String>>,
@@ -98,8 +95,7 @@ pub(crate) struct Parts {
 impl Engine {
     pub(crate) fn new(parts: Parts) -> Arc<Engine> {
         Arc::new(Engine {
-            log_capacity_bytes: AtomicU64::new(parts.config.log_capacity_bytes),
-            flush_at_commit: AtomicU8::new(parts.config.flush_at_commit as u8),
+            settings: Settings::new(&parts.config),
             unreadable: Unreadable::new(Arc::clone(&parts.os), Arc::clone(&parts.store)),
             config: parts.config,
             host: parts.host,
@@ -125,8 +121,7 @@ impl Engine {
             backups: Backups::default(),
             workers: Workers::default(),
             binlog: parts.binlog,
-            sessions: Mutex::ranked(Rank::Sessions, HashMap::new()),
-            prepared: Mutex::ranked(Rank::Prepared, HashMap::new()),
+            sessions: Sessions::new(),
             lease: Lease::default(),
             reported_damage: Mutex::ranked(Rank::ReportedDamage, HashSet::new()),
             _lock: parts.lock,
@@ -136,26 +131,13 @@ impl Engine {
     /// The owner of a session's locks, which [`Engine::interrupt`] finds from now on.
     pub(crate) fn register_session(&self, session: u64) -> Arc<Owner> {
         let owner = self.ctx.locks.owner(session);
-        self.register_owner(session, &owner);
+        self.sessions.register(session, &owner);
         owner
-    }
-
-    pub(crate) fn register_owner(&self, session: u64, owner: &Arc<Owner>) {
-        self.sessions.lock().insert(session, Arc::downgrade(owner));
-    }
-
-    pub(crate) fn forget_session(&self, session: u64) {
-        let mut sessions = self.sessions.lock();
-        // A newer transaction of the same session stays known.
-        if sessions.get(&session).is_some_and(|owner| owner.strong_count() <= 1) {
-            sessions.remove(&session);
-        }
     }
 
     /// Wakes the session if it waits for a lock: it was killed. Never blocks for long.
     pub fn interrupt(&self, session: u64) {
-        let owner = self.sessions.lock().get(&session).and_then(Weak::upgrade);
-        if let Some(owner) = owner {
+        if let Some(owner) = self.sessions.owner(session) {
             self.ctx.locks.interrupt(&owner);
         }
     }
@@ -252,7 +234,7 @@ impl Engine {
     }
 
     pub(crate) fn log_capacity(&self) -> u64 {
-        self.log_capacity_bytes.load(Ordering::Relaxed)
+        self.settings.log_capacity_bytes()
     }
 
     /// Bytes of log that redo would read now.
@@ -277,10 +259,10 @@ impl Engine {
         if planted::is(Bug::CommitWithoutFlush) {
             return Ok(());
         }
-        match self.flush_at_commit.load(Ordering::Relaxed) {
-            0 => Ok(()),
-            2 => self.wal.write_to(end),
-            _ => self.wal.flush_to(end),
+        match self.settings.flush_at_commit() {
+            FlushAtCommit::EverySecond => Ok(()),
+            FlushAtCommit::WriteOnly => self.wal.write_to(end),
+            FlushAtCommit::AtCommit => self.wal.flush_to(end),
         }
     }
 
@@ -295,7 +277,7 @@ impl Engine {
     }
 
     pub fn set_flush_at_commit(&self, mode: FlushAtCommit) {
-        self.flush_at_commit.store(mode as u8, Ordering::Relaxed);
+        self.settings.set_flush_at_commit(mode);
     }
 
     pub fn set_buffer_pool_bytes(&self, bytes: u64) {
@@ -303,7 +285,7 @@ impl Engine {
     }
 
     pub fn set_log_capacity_bytes(&self, bytes: u64) {
-        self.log_capacity_bytes.store(bytes, Ordering::Relaxed);
+        self.settings.set_log_capacity_bytes(bytes);
         self.wal.set_capacity_bytes(bytes);
         self.wake_background();
     }

@@ -18,7 +18,7 @@
 //!    is freed.
 //!
 //! Lock order: `ddl` before `checkpoints.turn` before everything in the rooms below; `checkpoints.state`,
-//! `tables`, `sessions`, `prepared` and `dropped_trees` are leaves, held for a look-up only.
+//! `tables`, the two of `sessions` and `dropped_trees` are leaves, held for a look-up only.
 
 pub mod backup;
 mod backups;
@@ -36,6 +36,8 @@ mod pace;
 mod records;
 mod recovery;
 mod rows;
+mod sessions;
+mod settings;
 #[cfg(feature = "sim")]
 mod simulated;
 mod status;

@@ -71,7 +71,7 @@ impl Trx {
 
     /// A kill of the session finds this transaction from now on.
     pub fn register(&self) {
-        self.engine.register_owner(self.session_id, &self.session.owner);
+        self.engine.sessions.register(self.session_id, &self.session.owner);
     }
 
     pub fn set_isolation(&mut self, isolation: Isolation) {
@@ -527,7 +527,7 @@ impl Trx {
 
 impl Drop for Trx {
     fn drop(&mut self) {
-        self.engine.forget_session(self.session_id);
+        self.engine.sessions.forget(self.session_id);
     }
 }
 
