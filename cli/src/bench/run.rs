@@ -78,7 +78,8 @@ fn run_one(args: &RunArgs, preset: Option<&str>, out: &Path) -> Result<ExitCode>
     if args.dry_run {
         report!("{:#}", plan.to_json());
         for at in &absent {
-            report!("target {} cannot be measured here", plan.targets[*at].name);
+            let name = &plan.targets[*at].name;
+            report!("target {name} is left out: the plugin of its engine is not in the prefix");
         }
         report!("{} steps, about {}", steps.iter().filter(present).count(), clock(seconds as u64));
         return Ok(ExitCode::SUCCESS);
