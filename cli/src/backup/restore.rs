@@ -176,7 +176,9 @@ fn say(manifest: &Manifest, settled: &Settled, to: &Path) {
     report!("{} is a data directory with {tables} Sluice tables", to.display());
     let version = manifest.fact("server_version").unwrap_or("the same release");
     report!("Start a server of {version} in it, run mariadb-upgrade, and start the server again:");
-    report!("only then it has the tables of InnoDB in mysql, and may become a replica");
+    report!(
+        "only then does it have InnoDB's tables in mysql, and only then may it become a replica"
+    );
     manifest.positions().for_each(|(name, value)| report!("{name} {value}"));
     if settled.prepared > 0 {
         report!("{} XA transactions are prepared: see XA RECOVER", settled.prepared);
