@@ -217,7 +217,7 @@ impl Engine {
         if redo >= self.log_capacity() / 100 * percent {
             return Some(from);
         }
-        // The room that was written for it can be used again.
+        // A checkpoint frees log and dead space.
         let is_short = self.is_short_of_room() || self.lease.log_is_full.load(Ordering::Relaxed);
         if is_short && redo >= 2 * self.wal.segment_bytes() {
             return Some(end);
