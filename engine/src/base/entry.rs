@@ -41,7 +41,7 @@ impl EntryHeader {
     }
 
     pub fn put(&self, out: &mut Vec<u8>) {
-        debug_assert!(self.txn <= TXN_ID_MAX);
+        assert!(self.txn <= TXN_ID_MAX);
         out.push(self.flags);
         out.extend_from_slice(&self.txn.0.to_le_bytes()[..6]);
         out.extend_from_slice(&self.lsn.0.to_le_bytes());

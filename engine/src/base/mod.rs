@@ -10,6 +10,16 @@
 /// builds with debug assertions.
 pub const CHECKED: bool = cfg!(any(feature = "sim", debug_assertions));
 
+/// An assertion of [`CHECKED`] builds.
+macro_rules! checked {
+    ($($condition:tt)*) => {
+        if $crate::base::CHECKED {
+            assert!($($condition)*);
+        }
+    };
+}
+pub(crate) use checked;
+
 pub mod checksum;
 pub mod codec;
 pub mod compress;

@@ -10,7 +10,7 @@ use super::verify::check_page;
 use crate::base::codec::Reader;
 use crate::base::entry::LSN_RANGE;
 use crate::base::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
-use crate::base::{Error, Lsn, PageId, Result, TreeId, CHECKED, PAGE_BYTES};
+use crate::base::{checked, Error, Lsn, PageId, Result, TreeId, CHECKED, PAGE_BYTES};
 
 /// LSN of the last record applied to a page; zero for a new one.
 pub fn page_lsn(page: &[u8]) -> Lsn {
@@ -85,7 +85,7 @@ fn mismatch(page: PageId, what: &str) -> Error {
 }
 
 fn set_u16(page: &mut [u8; PAGE_BYTES], i: usize, v: usize) {
-    debug_assert!(v <= PAGE_BYTES);
+    checked!(v <= PAGE_BYTES);
     page[i..i + 2].copy_from_slice(&(v as u16).to_le_bytes());
 }
 
@@ -386,7 +386,7 @@ impl Editor<'_> {
         }
         set_u16(&mut fresh, at::HEAP, heap);
         set_u16(&mut fresh, at::GARBAGE, 0);
-        debug_assert!(heap - slots_end <= BODY_BYTES);
+        assert!(heap - slots_end <= BODY_BYTES);
         *self.page = fresh;
     }
 }

@@ -12,7 +12,7 @@
 //! The head is the first four bytes of the suffix, big-endian, padded with zeroes: most
 //! comparisons of a search end in the slots. Values of inner nodes are child page ids.
 
-use crate::base::{formats, PageId, TreeId, PAGE_BYTES};
+use crate::base::{checked, formats, PageId, TreeId, PAGE_BYTES};
 use std::cmp::Ordering;
 
 pub(super) const HEADER_BYTES: usize = 48;
@@ -210,7 +210,7 @@ impl<'a> Node<'a> {
 
     /// Slot of `key`, or where it would stand. In inner nodes slot 0 counts as below every key.
     pub fn search(self, key: &[u8]) -> Found {
-        debug_assert!(self.covers(key));
+        checked!(self.covers(key));
         let suffix = &key[self.prefix_len()..];
         let head = head_of(suffix);
         let first = usize::from(!self.is_leaf() && self.count() > 0);
@@ -274,6 +274,6 @@ pub(super) fn fence_prefix_len(low: &[u8], high: Option<&[u8]>) -> usize {
 
 /// The shortest key above `below` and not above `at` (suffix truncation; Bayer, Unterauer 1977).
 pub(super) fn separator<'a>(below: &[u8], at: &'a [u8]) -> &'a [u8] {
-    debug_assert!(below < at);
+    assert!(below < at);
     &at[..common_prefix_len(below, at) + 1]
 }

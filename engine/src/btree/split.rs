@@ -8,7 +8,7 @@ use super::node::{
 };
 use super::record::log_and_apply;
 use super::tree::Tree;
-use crate::base::{PageId, Result};
+use crate::base::{checked, PageId, Result};
 use crate::buffer::WriteGuard;
 use std::ops::Range;
 
@@ -244,7 +244,7 @@ impl<'a> Planner<'a> {
     fn split_at(&self, at: usize) -> Option<Split> {
         let (below, first) = (self.key(at - 1), self.key(at));
         let separator = separator(&below, &first).to_vec();
-        debug_assert!(common_prefix_len(&separator, &first) == separator.len());
+        checked!(common_prefix_len(&separator, &first) == separator.len());
         let keep = match self.found {
             Err(slot) if at > slot => at - 1,
             _ => at,

@@ -27,7 +27,7 @@ impl Changes {
     }
 
     pub fn push(&mut self, lsn: Lsn, change: &[u8]) {
-        debug_assert!(self.last <= lsn, "changes come in the order of the log");
+        assert!(self.last <= lsn, "changes come in the order of the log");
         self.last = lsn;
         self.bytes.extend_from_slice(&lsn.0.to_le_bytes());
         self.bytes.extend_from_slice(&(change.len() as u32).to_le_bytes());

@@ -5,7 +5,7 @@ use super::changes::Tally;
 use super::frame::{Body, Meta, PageBuf, ReadGuard, WriteGuard, CLEAN};
 use super::owed_pages::Owed;
 use super::table::{Shard, Slot, Table, SHARDS};
-use crate::base::{Error, Lsn, PageId, Result, TreeId, PAGE_BYTES};
+use crate::base::{checked, Error, Lsn, PageId, Result, TreeId, PAGE_BYTES};
 use crate::os::rank::Rank;
 use crate::os::sync::{condition, ArcRwLockWriteGuard, Condvar, Mutex, Ranked, RawRwLock, RwLock};
 use crate::os::{Slabs, SIMULATED};
@@ -403,7 +403,7 @@ impl Pool {
     fn drop_failed(&self, mut body: ArcRwLockWriteGuard<RawRwLock, Body>) {
         body.dead = true;
         let meta = Arc::clone(&body.meta);
-        debug_assert_eq!(meta.rec_lsn.load(SeqCst), CLEAN);
+        checked!(meta.rec_lsn.load(SeqCst) == CLEAN);
         let slot = self.table.shard(meta.page).remove(&meta);
         drop(body);
         slot.into_iter().for_each(|slot| self.reclaim(slot));

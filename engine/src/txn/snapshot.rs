@@ -2,7 +2,7 @@
 
 use super::table::{TxnState, TxnTable};
 use super::view::Registered;
-use crate::base::{Csn, Lsn, TxnId};
+use crate::base::{checked, Csn, Lsn, TxnId};
 use std::sync::Arc;
 
 /// What was committed when it was taken, for as long as it lives.
@@ -58,7 +58,7 @@ impl Snapshot {
 
     /// Whether this snapshot, in the transaction `own`, sees what `id` wrote.
     pub fn sees(&self, table: &TxnTable, id: TxnId, own: Option<TxnId>) -> bool {
-        debug_assert!(std::ptr::eq(table, &*self.table));
+        checked!(std::ptr::eq(table, &*self.table));
         if own == Some(id) || id < self.shared.low {
             return true;
         }

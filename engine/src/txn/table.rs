@@ -6,7 +6,7 @@
 
 use super::view::Registered;
 use crate::base::entry::TXN_ID_MAX;
-use crate::base::{Csn, Lsn, TxnId};
+use crate::base::{checked, Csn, Lsn, TxnId};
 use crate::os::planted::{self, Bug};
 use crate::os::rank::Rank;
 use crate::os::sync::{Mutex, Ranked, RwLock};
@@ -228,7 +228,7 @@ impl TxnTable {
     /// Returns when a snapshot taken now includes `csn`: at once, since `commit` moves the
     /// watermark itself.
     pub fn wait_visible(&self, csn: Csn) {
-        debug_assert!(csn.0 <= self.roster.lock().watermark);
+        checked!(csn.0 <= self.roster.lock().watermark);
     }
 
     pub fn abort(&self, id: TxnId) {

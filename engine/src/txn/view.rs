@@ -4,7 +4,7 @@
 //! 1995, as most systems build it: next id and the ids not committed then). From then on it no
 //! longer needs csns to be told apart, and answers the same.
 
-use crate::base::{Csn, Lsn, TxnId};
+use crate::base::{checked, Csn, Lsn, TxnId};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::OnceLock;
 
@@ -54,7 +54,7 @@ impl Registered {
     }
 
     pub(super) fn set_view(&self, hidden: Vec<u64>) {
-        debug_assert!(hidden.is_sorted());
+        checked!(hidden.is_sorted());
         let fresh = self.view.set(View { next: self.next, hidden });
         assert!(fresh.is_ok(), "a snapshot grows old once");
     }
