@@ -182,6 +182,67 @@ fn power_is_cut_at_every_call_of_a_start() {
     }
 }
 
+/// What else than a loss of power can go wrong in a start.
+#[derive(Clone, Copy, Debug)]
+enum Failure {
+    /// From a changing call of this number on, or in it alone.
+    Call(Fault),
+    /// So many more files can be opened.
+    OpenFiles,
+}
+
+/// Each call of a start fails once. The server then ends; its machine goes on, or loses its power. The
+/// next start finds all.
+fn fail_everywhere(seed: u64, wrong: Option<Wrong>, failure: Failure) -> u64 {
+    let mut failed = 0;
+    for calls in 0.. {
+        let mut server = server(seed);
+        server.os.crash();
+        server.os.sync_dir(Path::new("/")).unwrap();
+        if let Some(wrong) = wrong {
+            let _ = start_wrongly(&mut server, wrong);
+        }
+        let before = server.os.mutations();
+        match failure {
+            Failure::Call(fault) => server.os.fail_after(calls, fault),
+            Failure::OpenFiles => {
+                server.os.set_open_files_max(Some(server.os.open_files() + calls));
+            }
+        }
+        let done = server.recover();
+        let met = match failure {
+            Failure::Call(_) => server.os.mutations() - before > calls,
+            Failure::OpenFiles => done.is_err(),
+        };
+        server.os.clear_fault();
+        server.os.set_open_files_max(None);
+        if seed % 2 == 0 {
+            server.os.crash();
+            server.os.sync_dir(Path::new("/")).unwrap();
+        }
+        let again = server.recover();
+        assert!(again.is_ok(), "call {calls}, {failure:?}: {done:?}, then {again:?}");
+        server.check();
+        failed += u64::from(done.is_err());
+        if !met {
+            break;
+        }
+    }
+    failed
+}
+
+#[test]
+fn a_call_that_fails_in_a_start_gives_up_nothing() {
+    let calls = [Fault::IoError, Fault::NoSpaceOnce, Fault::DiskFull].map(Failure::Call);
+    for failure in calls.into_iter().chain([Failure::OpenFiles]) {
+        let failed: u64 = (0..6)
+            .flat_map(|seed| [None, Some(NoPlugin), Some(NoBinlog)].map(|wrong| (seed, wrong)))
+            .map(|(seed, wrong)| fail_everywhere(seed, wrong, failure))
+            .sum();
+        assert!(failed > 20, "{failure:?}: {failed}");
+    }
+}
+
 fn copy_log(server: &Server) -> Vec<(PathBuf, Vec<u8>)> {
     let paths = server.os.list(Path::new("/log")).unwrap();
     let read = |p: PathBuf| (p.clone(), server.bytes_of(p.to_str().unwrap()));
@@ -353,6 +414,10 @@ fn finds(bug: Bug, look: impl Fn(u64)) {
     assert!(found, "{bug:?} was not found");
 }
 
+fn fails_once(seed: u64, fault: Fault) {
+    fail_everywhere(seed, None, Failure::Call(fault));
+}
+
 #[test]
 fn planted_bugs_of_the_start_are_found() {
     finds(Bug::RefusedIsSettled, |seed| run(seed, OtherBase));
@@ -360,5 +425,6 @@ fn planted_bugs_of_the_start_are_found() {
     finds(Bug::IndexLate, |seed| cut_everywhere(seed, Some(NoPlugin)));
     finds(Bug::ClosedBeforeState, |seed| cut_everywhere(seed, None));
     finds(Bug::MarkLate, |seed| run(seed, MissingVolume));
+    finds(Bug::SettledBeforeSync, |seed| fails_once(seed, Fault::IoError));
     finds(Bug::SettledBeforeSync, |seed| cut_everywhere(seed, None));
 }
