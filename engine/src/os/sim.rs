@@ -96,6 +96,9 @@ pub enum Trouble {
     Reads { of: Kind, from: u64, to: u64 },
     /// The first write or sync fails with EIO; half of such writes reach the file.
     Write,
+    /// The first call that makes, renames or removes a file, changes its length or punches it fails
+    /// with EIO.
+    Names,
     /// The first write over what is there fails with ENOSPC, as on a file system that copies on
     /// write; half of such writes reach the file.
     Overwrite,
@@ -303,15 +306,16 @@ impl World {
     fn suffer(&mut self, op: &'static str, path: &Path, now: u64) -> Result<()> {
         let hits = |trouble: &Trouble| match trouble {
             Trouble::Write => matches!(op, "write" | "overwrite" | "sync"),
+            Trouble::Names => matches!(op, "open" | "rename" | "remove" | "truncate" | "punch"),
             Trouble::Overwrite => op == "overwrite",
             Trouble::Images => matches!(op, "write" | "overwrite") && Kind::Pages.has(path),
             Trouble::Space { one_of } => now % one_of == 0 && needs_room(op),
             _ => false,
         };
         match self.meet(hits) {
-            Some(Trouble::Write) => {
+            Some(trouble @ (Trouble::Write | Trouble::Names)) => {
                 // Nobody may try a sync again: the next one would say that all is well.
-                self.spells.retain(|spell| spell.trouble != Trouble::Write);
+                self.spells.retain(|spell| spell.trouble != trouble);
                 Err(Error::io(op, path, io::Error::from_raw_os_error(libc::EIO)))
             }
             Some(trouble) => {
@@ -420,7 +424,11 @@ impl Os for SimOs {
 
     fn create_dir(&self, dir: &Path) -> Result<()> {
         // Directories are durable at once: losing one whole directory is not what we test here.
-        self.world.lock().dirs.insert(dir.to_path_buf());
+        let mut world = self.world.lock();
+        if !world.dirs.contains(dir) {
+            world.mutate("open", dir)?;
+            world.dirs.insert(dir.to_path_buf());
+        }
         Ok(())
     }
 
@@ -473,6 +481,7 @@ impl Os for SimOs {
             }
         }
         let mut world = self.world.lock();
+        world.check_open_files()?;
         if !world.locked.insert(dir.to_path_buf()) {
             return Err(Error::Refused(format!("{} is in use", dir.display())));
         }

@@ -148,7 +148,7 @@ fn trouble_ddl(life: &Life, rng: &mut SimRng) {
         return;
     }
     let trouble = match rng.below(10) {
-        0 => Trouble::Write,
+        0 => [Trouble::Write, Trouble::Names][rng.below(2) as usize],
         1 | 2 => Trouble::Overwrite,
         3 | 4 => Trouble::OpenFiles,
         n => Trouble::Space { one_of: 1 + n % 3 },

@@ -71,7 +71,7 @@ pub fn find_planted(bug: Bug, first: u64, seeds: u64) -> Option<(u64, String)> {
 }
 
 fn is_of_writes(trouble: &Trouble) -> bool {
-    matches!(trouble, Trouble::Write | Trouble::Overwrite)
+    matches!(trouble, Trouble::Write | Trouble::Names | Trouble::Overwrite)
 }
 
 /// Does one of these troubles explain the error?
@@ -267,7 +267,7 @@ impl World {
         for _ in 0..1 + self.rng.below(5) {
             let of = [Kind::Pages, Kind::Pages, Kind::Map, Kind::Log][self.rng.below(4) as usize];
             let trouble = match self.rng.below(10) {
-                0 => Trouble::Write,
+                0 => [Trouble::Write, Trouble::Names][self.rng.below(2) as usize],
                 1 => Trouble::Overwrite,
                 2 => Trouble::OpenFiles,
                 3 => Trouble::Space { one_of: 1 + self.rng.below(3) },
@@ -295,9 +295,13 @@ impl World {
                 Some(engine)
             }
             opened => {
-                if let Err(error) = opened {
-                    let refused = matches!(error, Error::Refused { .. }) && !met.is_empty();
-                    assert!(refused || is_explained(&met, &error), "cannot open: {error}");
+                match opened {
+                    // Its threads end with it.
+                    Ok(engine) => drop(engine),
+                    Err(error) => {
+                        let refused = matches!(error, Error::Refused { .. }) && !met.is_empty();
+                        assert!(refused || is_explained(&met, &error), "cannot open: {error}");
+                    }
                 }
                 self.lose_power();
                 None
@@ -424,10 +428,11 @@ impl World {
             let trouble = match self.rng.below(9) {
                 n if self.limits.illness == Illness::Writes => match n {
                     0 => Trouble::Write,
+                    1 => Trouble::Names,
                     _ => Trouble::Overwrite,
                 },
                 0 if self.rng.chance(60) => Trouble::Overwrite,
-                0 => Trouble::Write,
+                0 => [Trouble::Write, Trouble::Names][self.rng.below(2) as usize],
                 1 | 2 => self.bad_place(Kind::Pages),
                 3 => self.bad_place(Kind::Log),
                 4 | 5 => Trouble::OpenFiles,
