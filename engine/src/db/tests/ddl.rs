@@ -11,9 +11,11 @@ use std::sync::Arc;
 
 const OLD: &str = "db/old";
 const NEW: &str = "db/new";
+/// What the definition of an altered table is made of.
+const ALTERED: u8 = 8;
 
 /// Every statement changes the catalog; some log more than a segment for it.
-const STATEMENTS: [&str; 4] = ["create", "drop", "rename", "truncate"];
+const STATEMENTS: [&str; 5] = ["create", "drop", "rename", "truncate", "alter"];
 
 fn open(os: &Arc<SimOs>) -> Arc<Engine> {
     open_with(os.clone(), Arc::new(NoHost)).unwrap()
@@ -70,13 +72,24 @@ fn fill_log(engine: &Engine, left: u64) {
     }
 }
 
-fn run(engine: &Engine, statement: &str, bytes: usize) -> Result<()> {
+fn run(engine: &Arc<Engine>, statement: &str, bytes: usize) -> Result<()> {
     match statement {
         "create" => engine.create_table(NEW, large(NEW, bytes)),
         "drop" => engine.drop_table(OLD).map(drop),
         "rename" => engine.rename_table(OLD, NEW),
+        "alter" => alter(engine, bytes),
         _ => engine.truncate_table(OLD, 1),
     }
+}
+
+/// Builds the second index of the table anew, from its one row.
+fn alter(engine: &Arc<Engine>, bytes: usize) -> Result<()> {
+    let indexes =
+        [AlteredIndex::Kept(0), AlteredIndex::New { unique: false }, AlteredIndex::Kept(2)];
+    let mut build = engine.alter_indexes(OLD, &indexes, vec![ALTERED; bytes], &|| false)?;
+    build.add(0, &[1, 1], b"row")?;
+    assert!(build.build(&|| false)?.is_none());
+    build.commit().map(drop)
 }
 
 /// Whether the statement has happened, by what is there.
@@ -89,6 +102,7 @@ fn has_happened(engine: &Arc<Engine>, statement: &str) -> bool {
             assert!(there(OLD) != there(NEW));
             there(NEW)
         }
+        "alter" => engine.table(OLD).unwrap().unwrap().definition().contains(&ALTERED),
         _ => rows(engine, OLD).is_empty(),
     }
 }
@@ -137,6 +151,9 @@ fn assert_memory_is_as_disk(
     os.crash();
     let engine = open(os);
     assert_eq!(engine.table_names(), names, "{place}");
+    if statement == "alter" {
+        assert_eq!(has_happened(&engine, statement), happened, "{place}");
+    }
     for (name, want) in names.iter().zip(&contents) {
         assert_eq!(&rows(&engine, name), want, "{place}");
         let report = engine.check_table(name, CheckDepth::Quick, &|| false).unwrap();
