@@ -5,6 +5,7 @@ use crate::Result;
 use sluice_engine::base::checksum::checksum;
 use std::fmt::Write as _;
 use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 pub const FILE: &str = "sluice_backup_info";
@@ -109,8 +110,11 @@ impl Manifest {
     /// Durable when it returns.
     pub fn write(&self, dir: &Path) -> Result<()> {
         let (part, whole) = (dir.join(format!("{FILE}.tmp")), dir.join(FILE));
-        let written = fs::write(&part, self.encode()?)
-            .and_then(|()| fs::File::open(&part)?.sync_all())
+        let _ = fs::remove_file(&part);
+        let mut file = super::files::create(&part)?;
+        let written = file
+            .write_all(self.encode()?.as_bytes())
+            .and_then(|()| file.sync_all())
             .and_then(|()| fs::rename(&part, &whole))
             .and_then(|()| fs::File::open(dir)?.sync_all());
         written.map_err(|e| format!("cannot write {}: {e}", whole.display()))
@@ -169,6 +173,23 @@ mod tests {
         assert_eq!(Manifest::decode(&text), Some(one()));
         assert_eq!(one().bytes(), 8192);
         assert_eq!(one().fact("gtid"), Some("0-1-5,1-2-3"));
+    }
+
+    /// Also where the user has made the directory, and whatever lies there.
+    #[test]
+    fn others_cannot_read_the_list_and_a_link_is_not_followed() {
+        use std::os::unix::fs::{symlink, MetadataExt};
+        let dir = std::env::temp_dir().join(format!("sluice-manifest-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&dir);
+        fs::create_dir(&dir).unwrap();
+        let precious = dir.join("precious");
+        fs::write(&precious, "precious").unwrap();
+        symlink(&precious, dir.join(format!("{FILE}.tmp"))).unwrap();
+        one().write(&dir).unwrap();
+        assert_eq!(fs::metadata(dir.join(FILE)).unwrap().mode() & 0o777, 0o600);
+        assert_eq!(fs::read_to_string(&precious).unwrap(), "precious");
+        assert_eq!(Manifest::read(&dir).unwrap(), one());
+        fs::remove_dir_all(&dir).unwrap();
     }
 
     #[test]
