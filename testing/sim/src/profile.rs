@@ -63,7 +63,7 @@ impl Profile {
             53..=60 => Profile::Unread,
             61..=70 => Profile::Failing,
             71..=78 => Profile::Large,
-            79..=84 => Profile::Unwritten,
+            79..=90 => Profile::Unwritten,
             _ => Profile::Any,
         }
     }
@@ -291,7 +291,7 @@ impl Limits {
         self.habits.patient_percent = 0;
         self.habits.sudden_percent = 0;
         self.habits.ddl_percent = 3;
-        self.habits.image_trouble_percent = 60;
+        self.habits.image_trouble_percent = 90;
     }
 
     fn wear_out(&mut self, pace: &mut Pace) {
