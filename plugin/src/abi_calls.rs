@@ -1,6 +1,7 @@
 //! The exported functions. Safety argument: see `abi.rs`, of which this is a part.
 
 use super::*;
+use sluice_engine::db::Engine;
 
 exports! {
 fn sluice_start(config: *const AbiConfig, host: *const AbiHost) -> i32 {
@@ -162,7 +163,9 @@ fn sluice_rename_table(thd: u64, from: *const c_char, to: *const c_char) -> i32 
     guard(|| {
         // SAFETY: argument 3.
         let (from, to) = unsafe { (text(from)?, text(to)?) };
-        engine::get()?.rename_table_unless(&|| engine::is_killed(thd), from, to).map(|()| 0)
+        let done = engine::get()?.rename_table_unless(&|| engine::is_killed(thd), from, to);
+        let has_happened = |e: &Engine| Ok(e.table(from)?.is_none() && e.table(to)?.is_some());
+        engine::settled("RENAME TABLE", done, has_happened).map(|()| 0)
     })
 }
 
@@ -170,7 +173,11 @@ fn sluice_truncate_table(thd: u64, name: *const c_char) -> i32 {
     guard(|| {
         // SAFETY: argument 3.
         let name = unsafe { text(name)? };
-        engine::get()?.truncate_table_unless(&|| engine::is_killed(thd), name, 1).map(|()| 0)
+        let engine = engine::get()?;
+        let before = engine::id_of(engine, name)?;
+        let done = engine.truncate_table_unless(&|| engine::is_killed(thd), name, 1);
+        let has_happened = |e: &Engine| Ok(engine::id_of(e, name)? != before);
+        engine::settled("TRUNCATE TABLE", done, has_happened).map(|()| 0)
     })
 }
 

@@ -1,6 +1,7 @@
 //! ALTER TABLE of indexes in place: the entries of new secondary indexes, made from the rows as they
 //! are read.
 
+use crate::engine;
 use crate::entry::{self, EntryBuffer};
 use crate::handler::{name_keys, Handler};
 use crate::key::KeyMaker;
@@ -111,7 +112,11 @@ impl Alter {
 
     /// The table is the altered one from here on, with statistics of all of its indexes.
     pub fn commit(self, engine: &Engine, killed: &Killed<'_>) -> Result<()> {
-        let table = self.build.commit()?;
+        let name = self.build.table_name().to_owned();
+        let before = engine::id_of(engine, &name)?;
+        let done = self.build.commit().map(drop);
+        engine::settled("ALTER TABLE", done, |e| Ok(engine::id_of(e, &name)? != before))?;
+        let table = engine.table(&name)?.ok_or(Error::NotFound)?;
         name_keys(&table, &self.shape);
         // The optimizer has estimates until the background takes them.
         let _ = engine.analyze_table(table.name(), 0, killed);

@@ -2,6 +2,7 @@
 
 use crate::abi_types::AbiConfig;
 use crate::host::HOST;
+use crate::planted;
 use crate::shape::Collator;
 use crate::watch::WatchedOs;
 use sluice_engine::base::{Error, Result};
@@ -11,6 +12,7 @@ use std::collections::HashSet;
 use std::ffi::c_void;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
+use std::time::Duration;
 
 static ENGINE: OnceLock<Arc<Engine>> = OnceLock::new();
 /// Sessions whose THD is alive: a lock holder may be gone when its waiter is reported.
@@ -60,6 +62,50 @@ pub fn drop_temporary_tables() -> Result<()> {
         engine.drop_table(name)?;
     }
     Ok(())
+}
+
+/// How long a DDL statement waits before it looks for room in the log again.
+const ROOM_WAIT: Duration = Duration::from_millis(100);
+
+/// The id of a table, which is another one after ALTER TABLE in place and TRUNCATE.
+pub fn id_of(engine: &Engine, name: &str) -> Result<Option<u64>> {
+    Ok(engine.table(name)?.map(|table| table.id()))
+}
+
+/// The answer of a DDL statement. One that has failed may stand in the catalog all the same: its change is
+/// in the log and not durable, and after an error the server takes its own half back. So it waits until there is
+/// room for the log. If the log has stopped, nobody knows what is durable: the process ends, and at the next start
+/// the server's log of DDL statements goes by what is there.
+pub fn settled(
+    statement: &str,
+    done: Result<()>,
+    has_happened: impl FnOnce(&Engine) -> Result<bool>,
+) -> Result<()> {
+    let Err(error) = done.and_then(|()| planted::ddl()) else { return Ok(()) };
+    match has_happened(get()?)? && !planted::is("not-settled") {
+        true => settle(statement, error),
+        false => Err(error),
+    }
+}
+
+fn settle(statement: &str, mut error: Error) -> Result<()> {
+    log(
+        Level::Error,
+        &format!("{statement}: its change is logged and not yet durable: {}", describe(&error)),
+    );
+    while let Error::Full { .. } = error {
+        std::thread::sleep(ROOM_WAIT);
+        match planted::flush().and_then(|()| get()?.flush_log()) {
+            Ok(()) => return Ok(()),
+            Err(again) => error = again,
+        }
+    }
+    log_error(&format!(
+        "{statement}: {}. Nobody knows whether its change is durable, so the server ends here and \
+         finds out at its next start",
+        describe(&error)
+    ));
+    std::process::abort()
 }
 
 pub fn start(config: &AbiConfig, data_dir: PathBuf, log_dir: Option<PathBuf>) -> Result<()> {

@@ -29,3 +29,12 @@ pub fn flush() -> Result<()> {
         false => Ok(()),
     }
 }
+
+/// The answer of a DDL statement whose change is durable, as if its flush had failed.
+pub fn ddl() -> Result<()> {
+    match (is("ddl-full"), is("ddl-stopped")) {
+        (true, _) => Err(Error::Full { what: "log" }),
+        (_, true) => Err(Error::Poisoned { cause: "a planted mistake".into() }),
+        _ => Ok(()),
+    }
+}

@@ -26,7 +26,7 @@ const fn by_case(name: &'static str) -> Mistake {
     Mistake { name, alone: None, sessions: None, tests: None }
 }
 
-static MISTAKES: [Mistake; 10] = [
+static MISTAKES: [Mistake; 11] = [
     Mistake { alone: Some((1, 20_000)), ..by_case("A1") },
     Mistake { alone: Some((1, 20_000)), ..by_case("A2") },
     by_case("A3"),
@@ -37,6 +37,7 @@ static MISTAKES: [Mistake; 10] = [
     Mistake { sessions: Some((2, 2000)), tests: Some("do_not_hold"), ..by_case("L2") },
     Mistake { sessions: Some((2, 2000)), tests: Some("hold_no_gaps"), ..by_case("L3") },
     Mistake { tests: Some("answer"), ..by_case("D7") },
+    Mistake { tests: Some("an_alter"), ..by_case("D13") },
 ];
 
 struct Search {

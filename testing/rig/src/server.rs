@@ -244,6 +244,22 @@ impl Server {
         }
     }
 
+    /// Waits until the server has aborted by itself.
+    pub fn wait_for_abort(mut self) -> io::Result<()> {
+        let give_up = Instant::now() + CUT_LIMIT;
+        while Instant::now() < give_up {
+            if let Some(status) = self.child.try_wait()? {
+                return match status.signal() {
+                    Some(libc::SIGABRT) => Ok(()),
+                    _ => Err(io::Error::other(format!("the server has not aborted: {status}"))),
+                };
+            }
+            sleep(Duration::from_millis(1));
+        }
+        self.kill()?;
+        Err(io::Error::other("the server has not ended"))
+    }
+
     /// SIGKILL. An error when the server was dead already: nobody but us may end it.
     pub fn kill(mut self) -> io::Result<()> {
         if let Some(status) = self.child.try_wait()? {

@@ -117,6 +117,13 @@ impl Site {
         server.kill().expect("a server to be killed");
     }
 
+    /// The server ends by itself, as after a crash.
+    #[track_caller]
+    pub fn aborts(&mut self) {
+        let server = self.server.take().expect("a server that runs");
+        server.wait_for_abort().expect("a server that aborts");
+    }
+
     #[track_caller]
     pub fn stop(&mut self) {
         let server = self.server.take().expect("a server that runs");

@@ -76,6 +76,65 @@ fn an_answer_that_is_not_repeated_is_noticed() {
     assert!(reset.join().is_err(), "a killed server has answered");
 }
 
+const NEW_COLUMN: &str = "ALTER TABLE test.s ADD b INT, ALGORITHM=COPY";
+const ALTER: &str = "ALTER TABLE test.s ADD KEY (b), ALGORITHM=INPLACE";
+
+/// What an ALTER TABLE in place answers whose last flush fails, with these mistakes.
+fn altered(site: &mut Site, mistakes: &str) -> Result<(), String> {
+    site.run(&[NEW_COLUMN]);
+    site.stop();
+    site.plant(mistakes, &planted_dir());
+    site.start(&[]);
+    site.client().run(ALTER).map_err(|fault| fault.to_string())
+}
+
+/// The log has stopped: the server ends, and the next start finds the table altered.
+#[test]
+fn an_alter_that_may_be_durable_is_settled_by_a_start() {
+    let scratch = Scratch::new("planted", "an_alter_that_may_be_durable_is_settled_by_a_start");
+    let mut site = site(&scratch, "");
+    let answer = altered(&mut site, "ddl-stopped").expect_err("no answer");
+    assert!(answer.contains("connection lost"), "{answer}");
+    site.aborts();
+    site.says("so the server ends here");
+    site.plant("", &planted_dir());
+    site.start(&[]);
+    assert_eq!(site.count_and_sum("s"), (3, 6), "rows");
+    site.run(&[
+        "SELECT * FROM test.s FORCE INDEX (b) WHERE b IS NULL",
+        "INSERT INTO test.s VALUES (4, 4)",
+    ]);
+    site.stop();
+}
+
+/// The log has no room for a while: the statement waits.
+#[test]
+fn an_alter_waits_for_room_in_the_log() {
+    let scratch = Scratch::new("planted", "an_alter_waits_for_room_in_the_log");
+    let mut site = site(&scratch, "");
+    altered(&mut site, "ddl-full").expect("ALTER TABLE");
+    site.says("its change is logged and not yet durable");
+    site.run(&["RENAME TABLE test.s TO test.r", "RENAME TABLE test.r TO test.s"]);
+    site.stop();
+    site.start(&[]);
+    site.run(&["SELECT * FROM test.s FORCE INDEX (b) WHERE b IS NULL", "TRUNCATE TABLE test.s"]);
+    assert_eq!(site.count_and_sum("s").0, 0, "rows");
+    site.stop();
+}
+
+/// D13: the server takes its half back, and does not know the table after that.
+#[test]
+fn an_alter_that_is_not_settled_is_noticed() {
+    let scratch = Scratch::new("planted", "an_alter_that_is_not_settled_is_noticed");
+    let mut site = site(&scratch, "");
+    assert!(altered(&mut site, "ddl-stopped,not-settled").is_err(), "ALTER TABLE did not fail");
+    site.stop();
+    site.start(&[]);
+    let read = site.client().run("SELECT COUNT(*) FROM test.s");
+    assert!(read.is_err(), "the table opens, though the mend was taken out");
+    site.stop();
+}
+
 /// Runs statements of several sessions, and their binlog again: see tests/binlog/statements.rs.
 fn statements_part(name: &str, mistake: &str) {
     let scratch = Scratch::new("planted", name);

@@ -110,6 +110,10 @@ impl AlteredIndex {
 }
 
 impl IndexBuild {
+    pub fn table_name(&self) -> &str {
+        &self.name
+    }
+
     fn add_tree(&mut self, unique: bool) -> Result<IndexDef> {
         let engine = &self.engine;
         let def = engine.new_tree(unique)?;
@@ -184,7 +188,8 @@ impl IndexBuild {
         Ok(None)
     }
 
-    /// Puts the altered table in the place of the old one, durably.
+    /// Puts the altered table in the place of the old one, durably. It stands there also after a flush
+    /// that has failed, and nobody knows then whether it will after a crash.
     pub fn commit(mut self) -> Result<Arc<Table>> {
         let engine = Arc::clone(&self.engine);
         engine.check_running()?;
