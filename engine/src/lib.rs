@@ -42,7 +42,7 @@
 //! let table = engine.table("db/t")?.expect("just created");
 //! let mut trx = engine.begin(1);
 //! trx.statement_start();
-//! trx.insert(&table, &RowWrite { entries: &[Entry { key: b"k", payload: b"v", unique: true }] })?;
+//! trx.insert(&table, &RowWrite { entries: &[Entry { key: b"k", payload: b"v", parts: &[], unique: true }] })?;
 //! trx.commit(true)?;
 //! drop((trx, table, engine));
 //!

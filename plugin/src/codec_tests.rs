@@ -8,7 +8,7 @@ use crate::record::{put_variable, Record};
 use crate::row;
 use crate::shape::{Collator, Column, Index, Kind, Level, Order, Part, Shape};
 use crate::testing::{CaseBlind, MarksLast, Random};
-use sluice_engine::db::KeyParts;
+use sluice_engine::db::{KeyParts, ABSENT};
 use std::cmp::Ordering;
 
 fn level(flag: u32, weight: u8, is_padded: bool) -> Level {
@@ -221,7 +221,7 @@ fn rows_and_covered_columns_come_back() {
                 entry.extend_from_slice(&clustered);
             }
             let mut packed = Vec::new();
-            row::pack(&shape, i, view(&record), &mut packed);
+            row::pack(&shape, i, view(&record), &mut packed, None);
             // The buffer has another row's bytes.
             let mut back = vec![0x55; RECORD_BYTES];
             shape.put_null_bytes(&mut back);
@@ -270,7 +270,7 @@ fn entries_give_back_their_row_and_columns() {
             let (n, _) = key::parts_len(shape, i, &entry.key).unwrap();
             assert_eq!(entry.key.len() == n, entry.unique, "the row's key is in the value");
             let mut stored = Vec::new();
-            row::pack(shape, i, record, &mut stored);
+            row::pack(shape, i, record, &mut stored, None);
             let found = entry::split(shape, i, &entry.key, &entry.payload).unwrap();
             assert_eq!(found, (&clustered.key[..], &stored[..]));
             if entry.unique {
@@ -290,7 +290,7 @@ fn damaged_rows_are_errors() {
     for _ in 0..2_000 {
         let record = sample(&mut random, &mut blob);
         let mut packed = Vec::new();
-        row::pack(&shape, 0, view(&record), &mut packed);
+        row::pack(&shape, 0, view(&record), &mut packed, None);
         let mut back = vec![0u8; RECORD_BYTES];
         assert!(row::unpack(&shape, 0, &packed[..packed.len() - 1], &[], &mut back).is_err());
         let at = random.below(packed.len());
@@ -416,7 +416,7 @@ fn only_wanted_columns_are_put_back() {
     for _ in 0..200 {
         let record = sample(&mut random, &mut blob);
         let mut packed = Vec::new();
-        row::pack(&shape, 0, view(&record), &mut packed);
+        row::pack(&shape, 0, view(&record), &mut packed, None);
         let wanted: Vec<bool> = shape.columns.iter().map(|_| random.below(2) == 1).collect();
         let mut back = vec![0xee; RECORD_BYTES];
         back[0] = 0x80;
@@ -432,6 +432,41 @@ fn only_wanted_columns_are_put_back() {
             }
         }
     }
+}
+
+/// The engine puts a mark where a part is that was not wanted.
+#[test]
+fn a_column_that_was_not_read_is_no_value() {
+    let shape = shape_of(vec![vec![(0, None, false)]]);
+    let (mut random, mut blob) = (Random::new(10), Vec::new());
+    let mut marked = 0;
+    for _ in 0..500 {
+        let record = sample(&mut random, &mut blob);
+        let (mut packed, mut parts) = (Vec::new(), Vec::new());
+        row::pack(&shape, 0, view(&record), &mut packed, Some(&mut parts));
+        for part in &parts {
+            let c = usize::from(part.tag);
+            let value = view(&record).value(&shape.columns[c]);
+            assert!(packed[part.place.clone()].ends_with(value) && part.place.len() >= 64);
+            let mut absent = packed[..part.place.start].to_vec();
+            absent.extend_from_slice(&ABSENT);
+            absent.extend_from_slice(&packed[part.place.end..]);
+            let mut wanted = vec![true; shape.columns.len()];
+            let mut back = vec![0; RECORD_BYTES];
+            assert!(row::unpack(&shape, 0, &absent, &wanted, &mut back).is_err());
+            wanted[c] = false;
+            row::unpack(&shape, 0, &absent, &wanted, &mut back).unwrap();
+            let others = shape.indexes[0].stored.iter().filter(|&&other| other != c);
+            for column in others.map(|&other| &shape.columns[other]) {
+                let is_null = view(&record).is_null(column);
+                assert_eq!(view(&back).is_null(column), is_null);
+                let same = || view(&back).value(column) == view(&record).value(column);
+                assert!(is_null || same());
+            }
+            marked += 1;
+        }
+    }
+    assert!(marked > 0, "no sample is long");
 }
 
 /// Clustered by (0, 7 DESC); a nullable secondary key, and a unique one without NULL.
@@ -513,7 +548,7 @@ fn fuzz_rows_and_keys() {
         for i in 0..shape.indexes.len() {
             let (mut key, mut packed) = (Vec::new(), Vec::new());
             maker.put_parts(i, view(&record), &mut key);
-            row::pack(&shape, i, view(&record), &mut packed);
+            row::pack(&shape, i, view(&record), &mut packed, None);
             corpus.extend([key, packed].into_iter().filter(|input| !input.is_empty()));
         }
     }

@@ -16,13 +16,15 @@ use crate::row;
 use crate::shape::Shape;
 use sluice_engine::base::codec::{put_bytes, Reader};
 use sluice_engine::base::Result;
-use sluice_engine::db::Entry;
+use sluice_engine::db::{Entry, Part};
 
 /// An entry, in memory that is used again and again.
 #[derive(Default)]
 pub struct EntryBuffer {
     pub key: Vec<u8>,
     pub payload: Vec<u8>,
+    /// Columns in the payload that may be stored out of line.
+    pub parts: Vec<Part>,
     /// Says nothing of an entry that is empty.
     pub unique: bool,
 }
@@ -31,10 +33,11 @@ impl EntryBuffer {
     pub fn clear(&mut self) {
         self.key.clear();
         self.payload.clear();
+        self.parts.clear();
     }
 
     pub fn as_entry(&self) -> Entry<'_> {
-        Entry { key: &self.key, payload: &self.payload, unique: self.unique }
+        Entry { key: &self.key, payload: &self.payload, parts: &self.parts, unique: self.unique }
     }
 }
 
@@ -60,7 +63,7 @@ pub fn make_clustered(
     entry.clear();
     entry.unique = true;
     put_clustered_key(maker, record, hidden, &mut entry.key);
-    row::pack(maker.shape, 0, record, &mut entry.payload);
+    row::pack(maker.shape, 0, record, &mut entry.payload, Some(&mut entry.parts));
 }
 
 /// `clustered`: the clustered key of the same row.
@@ -79,7 +82,7 @@ pub fn make_secondary(
     } else {
         entry.key.extend_from_slice(clustered);
     }
-    row::pack(maker.shape, index, record, &mut entry.payload);
+    row::pack(maker.shape, index, record, &mut entry.payload, None);
 }
 
 /// An entry taken apart: the clustered key and the stored columns.

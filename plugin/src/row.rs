@@ -7,11 +7,15 @@
 //! bytes   variable columns that are not NULL: varint length, value (CHAR without padding)
 //! ```
 //! No stored columns, no bytes. Columns follow the order of the table.
+//!
+//! Of a long row the engine may keep variable columns out of line, each with its length. Where a read does
+//! not want one of them, [`ABSENT`] stands in its place.
 
 use crate::record::{put_variable, Record};
 use crate::shape::{Column, Kind, Shape};
 use sluice_engine::base::codec::{put_bytes, Reader};
 use sluice_engine::base::{formats, Result};
+use sluice_engine::db::{Part, Wanted, ABSENT, PART_BYTES_MIN};
 
 const ROW_VERSION: u8 = formats::CURRENT.row;
 
@@ -19,7 +23,23 @@ fn is_variable(column: &Column) -> bool {
     column.is_string()
 }
 
-pub fn pack(shape: &Shape, index: usize, record: Record<'_>, out: &mut Vec<u8>) {
+/// What the engine is to read of entries of an index. `wanted`: as [`unpack`] takes it.
+pub fn wanted_parts(index: usize, wanted: &[bool]) -> Wanted<'_> {
+    match (index, wanted) {
+        (0, tags) if !tags.is_empty() => Wanted::Tags(tags),
+        // Entries of other indexes are stored as a whole.
+        _ => Wanted::All,
+    }
+}
+
+/// `parts`: gets the columns that the engine may keep out of line, by their numbers.
+pub fn pack(
+    shape: &Shape,
+    index: usize,
+    record: Record<'_>,
+    out: &mut Vec<u8>,
+    mut parts: Option<&mut Vec<Part>>,
+) {
     let stored = &shape.indexes[index].stored;
     if stored.is_empty() {
         return;
@@ -37,9 +57,15 @@ pub fn pack(shape: &Shape, index: usize, record: Record<'_>, out: &mut Vec<u8>) 
     for column in columns().filter(|c| !is_variable(c) && !record.is_null(c)) {
         out.extend_from_slice(record.value(column));
     }
-    for column in columns().filter(|c| is_variable(c) && !record.is_null(c)) {
-        let value = record.value(column);
+    for (&at, column) in stored.iter().zip(columns()) {
+        if !is_variable(column) || record.is_null(column) {
+            continue;
+        }
+        let (start, value) = (out.len(), record.value(column));
         put_bytes(out, if column.kind == Kind::Char { column.trim(value) } else { value });
+        if let Some(parts) = parts.as_mut().filter(|_| out.len() - start >= PART_BYTES_MIN) {
+            parts.push(Part { tag: at as u16, place: start..out.len() });
+        }
     }
 }
 
@@ -92,10 +118,7 @@ pub fn unpack(
             }
             continue;
         }
-        let value = rest.bytes()?;
-        if !is_wanted(at) {
-            continue;
-        }
+        let Some(value) = take_variable(&mut rest, is_wanted(at))? else { continue };
         let room = match column.kind {
             Kind::Blob => (1u64 << (8 * column.length_bytes)) - 1,
             _ => column.length as u64,
@@ -114,6 +137,19 @@ pub fn unpack(
         }
     }
     rest.finish()
+}
+
+/// The next variable column, if it is wanted.
+fn take_variable<'a>(rest: &mut Reader<'a>, is_wanted: bool) -> Result<Option<&'a [u8]>> {
+    if !rest.rest().starts_with(&ABSENT) {
+        let value = rest.bytes()?;
+        return Ok(is_wanted.then_some(value));
+    }
+    if is_wanted {
+        return Err(rest.fail("a wanted column was not read"));
+    }
+    rest.take(ABSENT.len())?;
+    Ok(None)
 }
 
 fn is_null(column: &Column, record: &[u8]) -> bool {

@@ -45,7 +45,7 @@ fn copy_rows(engine: &Arc<Engine>, session: &mut Session) {
     session.copy_begin();
     for id in 0..ROWS {
         let (key, payload) = (id.to_be_bytes(), [7; 1000]);
-        let entry = Entry { key: &key, payload: &payload, unique: true };
+        let entry = Entry { key: &key, payload: &payload, parts: &[], unique: true };
         session.inserter(true).insert(&table, &RowWrite { entries: &[entry] }).unwrap();
         session.copied(payload.len()).unwrap();
         if id % 100 == 0 {

@@ -52,24 +52,43 @@ pub struct Format {
     pub catalog: u8,
     pub statistics: u8,
     pub node: u8,
+    /// The highest form of a payload in an index of a table.
+    pub payload: u8,
     pub row: u8,
     /// Of the columns and keys of a table.
     pub definition: u8,
 }
 
 /// Format n has place n - 1.
-pub const FORMATS: [Format; 1] = [Format {
-    since: Release(0, 1, 0),
-    store: 2,
-    log: 1,
-    checkpoint_note: 3,
-    binlog_state: 3,
-    catalog: 2,
-    statistics: 1,
-    node: 1,
-    row: 1,
-    definition: 2,
-}];
+pub const FORMATS: [Format; 2] = [
+    Format {
+        since: Release(0, 1, 0),
+        store: 2,
+        log: 1,
+        checkpoint_note: 3,
+        binlog_state: 3,
+        catalog: 2,
+        statistics: 1,
+        node: 1,
+        payload: 1,
+        row: 1,
+        definition: 2,
+    },
+    // Parts of a long row in the leaf.
+    Format {
+        since: Release(0, 2, 0),
+        store: 3,
+        log: 2,
+        checkpoint_note: 3,
+        binlog_state: 3,
+        catalog: 2,
+        statistics: 1,
+        node: 1,
+        payload: 2,
+        row: 1,
+        definition: 2,
+    },
+];
 
 /// Place of the oldest format that is read.
 const OLDEST_READ: usize = 0;
@@ -132,7 +151,7 @@ mod tests {
     #[test]
     fn each_format_raises_the_superblock_and_the_log() {
         assert_eq!(faults(&FORMATS), Vec::<String>::new());
-        let next = Format { since: Release(0, 2, 0), row: CURRENT.row + 1, ..CURRENT };
+        let next = Format { since: Release(0, 3, 0), row: CURRENT.row + 1, ..CURRENT };
         assert_eq!(faults(&[CURRENT, next]).len(), 1);
         let store = Format { store: CURRENT.store + 1, ..next };
         assert_eq!(faults(&[CURRENT, store]).len(), 1);

@@ -5,6 +5,7 @@ use super::callbacks::Killed;
 use super::checkpoints::{CheckpointState, Checkpoints};
 use super::config::{Compression, Config, FlushAtCommit, Host};
 use super::lease::{Lease, Purpose};
+use super::long_counters::LongCounters;
 use super::pace::Point;
 use super::sessions::Sessions;
 use super::settings::Settings;
@@ -66,6 +67,7 @@ pub struct Engine {
     pub(crate) sessions: Sessions,
     /// For how long the last measurement of room on the disk is good.
     pub(crate) lease: Lease,
+    pub(crate) long_values: LongCounters,
     /// What the error log was told already.
     pub(crate) reported_damage: Mutex<HashSet<String>>,
     pub(crate) unreadable: Unreadable,
@@ -123,6 +125,7 @@ impl Engine {
             binlog: parts.binlog,
             sessions: Sessions::new(),
             lease: Lease::default(),
+            long_values: LongCounters::default(),
             reported_damage: Mutex::ranked(Rank::ReportedDamage, HashSet::new()),
             _lock: parts.lock,
         })

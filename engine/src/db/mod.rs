@@ -32,6 +32,7 @@ mod ddl;
 mod engine;
 pub mod inspect;
 mod lease;
+mod long_counters;
 mod pace;
 mod records;
 mod recovery;
@@ -58,7 +59,7 @@ pub use config::{Compression, Config, FlushAtCommit, Host, Level, NoHost};
 pub use ddl::{AlteredIndex, FoundTwice, IndexBuild};
 pub use engine::Engine;
 pub use recovery::Geometry;
-pub use rows::{Entry, RowWrite, TableCursor as Cursor, Trx};
+pub use rows::{Entry, Part, RowWrite, TableCursor as Cursor, Trx, Wanted, ABSENT, PART_BYTES_MIN};
 #[cfg(feature = "sim")]
 pub use simulated::take_ddl_ends;
 pub use tables::{IndexSpec, Table, TableSize, TableSpec};

@@ -128,6 +128,9 @@ impl Engine {
             ("lock_waits", locks.waits),
             ("lock_deadlocks", locks.deadlocks),
             ("lock_timeouts", locks.timeouts),
+            ("long_value_chunk_reads", self.long_values.read.load(Ordering::Relaxed)),
+            ("long_value_chunk_writes", self.long_values.written.load(Ordering::Relaxed)),
+            ("long_values_kept", self.long_values.kept.load(Ordering::Relaxed)),
         ]
     }
 

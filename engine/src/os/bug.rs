@@ -86,11 +86,13 @@ pub enum Bug {
     BackupSegmentsReused,
     /// The log that a backup is to copy goes as if there was none.
     BackupLogFreedEarly,
+    /// A long value that a new version of its row takes over is deleted with the old version.
+    KeptValueDeleted,
 }
 
 #[cfg(feature = "sim")]
 impl Bug {
-    pub const ALL: [Bug; 40] = [
+    pub const ALL: [Bug; 41] = [
         Bug::CommitWithoutFlush,
         Bug::LogWriteNotDurable,
         Bug::CheckpointWithoutStoreSync,
@@ -131,5 +133,6 @@ impl Bug {
         Bug::SortedRunForgotten,
         Bug::BackupSegmentsReused,
         Bug::BackupLogFreedEarly,
+        Bug::KeptValueDeleted,
     ];
 }

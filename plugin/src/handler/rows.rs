@@ -4,7 +4,9 @@
 //! 2. A locking read locks the row, also where an entry of another index has all that the statement wants.
 //! 3. BLOBs of the record point into `payload` or into the cursor, so these stay as they are until the next
 //!    read of the handler.
-//! 4. `fresh_locks` are those of the last read, and only these may be given back.
+//! 4. A column that is not wanted may not have been read. So the columns that are wanted do not change between
+//!    the read of a row and `put_row`.
+//! 5. `fresh_locks` are those of the last read, and only these may be given back.
 
 use super::Handler;
 use crate::entry;
@@ -13,7 +15,7 @@ use crate::row;
 use crate::session::Session;
 use crate::shape::Part;
 use sluice_engine::base::Result;
-use sluice_engine::db::ReadMode;
+use sluice_engine::db::{ReadMode, Wanted};
 
 /// Does the statement do with what an index entry has?
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
@@ -74,7 +76,9 @@ impl Handler {
     ) -> Result<bool> {
         let key = self.encode_ref(image)?;
         self.fresh_locks = FreshLocks::default();
-        if !session.trx.get(&self.table, 0, &key, self.mode, &mut self.payload)? {
+        let wanted = row::wanted_parts(0, &self.wanted);
+        let (table, payload) = (&self.table, &mut self.payload);
+        if !session.trx.get_wanted(table, 0, &key, self.mode, wanted, payload)? {
             return Ok(false);
         }
         self.fresh_locks.row = self.took_lock(session);
@@ -153,7 +157,8 @@ impl Handler {
         record: &mut [u8],
     ) -> Result<bool> {
         let mut row = std::mem::take(&mut self.payload);
-        let found = session.trx.get(&self.table, 0, clustered, self.mode, &mut row);
+        let wanted = row::wanted_parts(0, &self.wanted);
+        let found = session.trx.get_wanted(&self.table, 0, clustered, self.mode, wanted, &mut row);
         self.fresh_locks.row = self.took_lock(session);
         let done = match found {
             Ok(true) => self.put_row(&row, record).map(|()| true),
@@ -166,7 +171,8 @@ impl Handler {
     /// An index entry alone does not keep others from changing the rest of its row.
     fn lock_row(&mut self, session: &mut Session) -> Result<bool> {
         let mut row = std::mem::take(&mut self.payload);
-        let found = session.trx.get(&self.table, 0, &self.row_key, self.mode, &mut row);
+        let (key, none) = (&self.row_key, Wanted::NONE);
+        let found = session.trx.get_wanted(&self.table, 0, key, self.mode, none, &mut row);
         self.payload = row;
         self.fresh_locks.row = self.took_lock(session);
         found

@@ -10,6 +10,7 @@ use super::bounds::{as_bound, at_successor, below_successor};
 use super::rows::FreshLocks;
 use super::{Handler, ImageBound};
 use crate::order::successor;
+use crate::row;
 use crate::session::Session;
 use sluice_engine::base::Result;
 use sluice_engine::db::{Direction, ReadMode, WaitPolicy};
@@ -272,7 +273,8 @@ impl Handler {
     fn advance(&mut self, session: &mut Session, record: &mut [u8]) -> Result<bool> {
         loop {
             self.fresh_locks = FreshLocks::default();
-            if !session.trx.next(&mut self.cursor)? {
+            let wanted = row::wanted_parts(self.scan.index, &self.wanted);
+            if !session.trx.next_wanted(&mut self.cursor, wanted)? {
                 // The last entry stays where a scan in the other direction begins.
                 if self.scan.is_unbounded && self.scan.started && !self.scan.narrowed {
                     self.scan.beyond = self.scan.live;
@@ -299,7 +301,9 @@ impl Handler {
         record: &mut [u8],
     ) -> Result<bool> {
         let mut payload = std::mem::take(&mut self.payload);
-        let found = session.trx.get(&self.table, index, &key, self.mode, &mut payload);
+        let wanted = row::wanted_parts(index, &self.wanted);
+        let found =
+            session.trx.get_wanted(&self.table, index, &key, self.mode, wanted, &mut payload);
         self.fresh_locks = FreshLocks { entry: self.took_lock(session), row: false };
         self.scan.narrowed = true;
         self.scan.started = true;

@@ -3,7 +3,7 @@
 use crate::model::Found;
 use crate::row::{Row, Rows};
 use sluice_engine::base::{Error, Result};
-use sluice_engine::db::{CheckDepth, Cursor, Direction, Engine, ReadMode, Table, Trx};
+use sluice_engine::db::{CheckDepth, Cursor, Direction, Engine, ReadMode, Table, Trx, Wanted};
 use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ pub fn rows(trx: &mut Trx, table: &Arc<Table>, way: Direction) -> Result<Rows> {
     let count = entries.len();
     let rows: Rows = entries
         .iter()
-        .map(|(key, payload)| Row::parse(key, payload))
+        .map(|(key, payload)| Row::parse(key, payload, Wanted::All))
         .map(|row| (row.id, row))
         .collect();
     assert_eq!(rows.len(), count, "a scan of {} found a row twice", table.name());
@@ -94,7 +94,7 @@ fn readable(trx: &mut Trx, table: &Arc<Table>, ids: u64) -> (Rows, BTreeSet<u32>
     for id in 0..ids as u32 {
         let (key, mut payload) = (id.to_be_bytes(), Vec::new());
         match trx.get(table, 0, &key, ReadMode::Snapshot, &mut payload) {
-            Ok(true) => drop(rows.insert(id, Row::parse(&key, &payload))),
+            Ok(true) => drop(rows.insert(id, Row::parse(&key, &payload, Wanted::All))),
             Ok(false) => {}
             Err(Error::Corrupt { .. }) => drop(unreadable.insert(id)),
             Err(error) => panic!("{error}"),

@@ -7,7 +7,7 @@ use crate::row::{spec, Row};
 use crate::session::{Flow, PowerOff};
 use crate::world::{Life, TABLES};
 use sluice_engine::base::{Error, Result};
-use sluice_engine::db::{take_ddl_ends, AlteredIndex, Cursor, Direction, Engine, ReadMode};
+use sluice_engine::db::{take_ddl_ends, AlteredIndex, Cursor, Direction, Engine, ReadMode, Wanted};
 use sluice_engine::os::sim::{SimRng, Trouble};
 use sluice_engine::os::sync::sleep;
 use std::ops::Bound;
@@ -205,7 +205,7 @@ fn alter(engine: &Arc<Engine>, name: &str, seed: u64) -> Result<()> {
     let (all, forward) = (Bound::Unbounded, Direction::Forward);
     trx.seek(&mut cursor, &table, 0, all, all, forward, ReadMode::Snapshot)?;
     while trx.next(&mut cursor)? {
-        let row = Row::parse(cursor.key(), cursor.payload());
+        let row = Row::parse(cursor.key(), cursor.payload(), Wanted::All);
         row.with(|write| {
             let new = (1..3).filter(|i| is_new[i - 1]).enumerate();
             new.map(|(n, i)| (n, write.entries[i]))

@@ -1,21 +1,28 @@
 //! What a table holds.
 
 use sluice_engine::base::Result;
-use sluice_engine::db::{Entry, IndexSpec, KeyParts, RowWrite, TableSpec};
+use sluice_engine::db::{
+    Entry, IndexSpec, KeyParts, Part, RowWrite, TableSpec, Wanted, ABSENT, PART_BYTES_MIN,
+};
 use sluice_engine::os::sim::SimRng;
 use std::collections::BTreeMap;
 
-const HEAD_BYTES: usize = 7;
+/// Plain, unique, stamp; then of each value its length and its byte.
+const HEAD_BYTES: usize = 7 + VALUES * 5;
+const VALUES: usize = 2;
 
-/// A row: primary key, a value with a plain index, one with a unique index, a stamp that tells
-/// versions apart, and a filler.
+/// How long a value is, and the byte that it is made of.
+type Value = (usize, u8);
+
+/// A row: primary key, a column with a plain index, one with a unique index, a stamp that tells
+/// versions apart, and values that may be long. A row without its values says what they are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
     pub id: u32,
     plain: u8,
     pub unique: u16,
     stamp: u32,
-    filler: usize,
+    values: [Value; VALUES],
 }
 
 pub type Rows = BTreeMap<u32, Row>;
@@ -55,18 +62,32 @@ impl KeyParts for Parts {
 
 impl Row {
     pub fn random(rng: &mut SimRng, id: u32, ids: u64, filler_bytes: u64) -> Row {
-        let filler = match rng.below(40) {
+        let first = match rng.below(40) {
             0 => 5_000 + rng.below(20_000) as usize,
             1..=3 => rng.below(3_000) as usize,
             _ => rng.below(filler_bytes) as usize,
+        };
+        let second = match rng.below(60) {
+            0 => 2_000 + rng.below(4_000) as usize,
+            _ => rng.below(20) as usize,
         };
         Row {
             id,
             plain: rng.below(8) as u8,
             unique: rng.below(ids + ids / 2) as u16,
             stamp: rng.next_u64() as u32,
-            filler,
+            values: [(first, rng.next_u64() as u8), (second, rng.next_u64() as u8)],
         }
+    }
+
+    /// The row in the place of `old`, of which some values stay.
+    pub fn in_place_of(mut self, old: &Row, rng: &mut SimRng) -> Row {
+        for (value, old) in self.values.iter_mut().zip(old.values) {
+            if rng.chance(60) {
+                *value = old;
+            }
+        }
+        self
     }
 
     /// The keys of the row in the three indexes.
@@ -75,35 +96,60 @@ impl Row {
         [id.to_vec(), [&[self.plain][..], &id].concat(), self.unique.to_be_bytes().to_vec()]
     }
 
-    pub fn payload(&self) -> Vec<u8> {
-        let mut payload = Vec::with_capacity(HEAD_BYTES + self.filler);
+    fn payload(&self) -> (Vec<u8>, Vec<Part>) {
+        let mut payload = Vec::new();
         payload.push(self.plain);
         payload.extend_from_slice(&self.unique.to_be_bytes());
         payload.extend_from_slice(&self.stamp.to_be_bytes());
-        payload.resize(HEAD_BYTES + self.filler, self.stamp as u8);
-        payload
+        for (bytes, fill) in self.values {
+            payload.extend_from_slice(&(bytes as u32).to_be_bytes());
+            payload.push(fill);
+        }
+        let mut parts = Vec::new();
+        for (tag, (bytes, fill)) in (0..).zip(self.values) {
+            let start = payload.len();
+            payload.resize(start + bytes, fill);
+            parts.push(Part { tag, place: start..payload.len() });
+        }
+        (payload, parts)
     }
 
-    /// The row of an entry of the clustered index; panics if it is none.
-    pub fn parse(key: &[u8], payload: &[u8]) -> Row {
+    /// The row of an entry of the clustered index; panics if it is none, or lacks a value that was wanted.
+    pub fn parse(key: &[u8], payload: &[u8], wanted: Wanted<'_>) -> Row {
         let id = u32::from_be_bytes(key.try_into().expect("a key of four bytes"));
         assert!(payload.len() >= HEAD_BYTES, "row {id} is too short");
-        let stamp = u32::from_be_bytes(payload[3..HEAD_BYTES].try_into().expect("four bytes"));
-        let filler = &payload[HEAD_BYTES..];
-        assert!(filler.iter().all(|&b| b == stamp as u8), "row {id} is made of two");
+        let stamp = u32::from_be_bytes(payload[3..7].try_into().expect("four bytes"));
+        let value = |i: usize| {
+            let at = 7 + i * 5;
+            let bytes = u32::from_be_bytes(payload[at..at + 4].try_into().expect("four bytes"));
+            (bytes as usize, payload[at + 4])
+        };
+        let values = [value(0), value(1)];
+        let mut rest = &payload[HEAD_BYTES..];
+        for (tag, (bytes, fill)) in (0..).zip(values) {
+            let is_absent = rest.starts_with(&ABSENT) && bytes >= PART_BYTES_MIN;
+            assert!(!is_absent || !wanted.has(tag), "row {id} lacks value {tag}");
+            let found = rest.split_at_checked(if is_absent { ABSENT.len() } else { bytes });
+            let (found, left) = found.unwrap_or_else(|| panic!("value {tag} of row {id} is short"));
+            assert!(is_absent || found.iter().all(|&b| b == fill), "row {id} is made of two");
+            rest = left;
+        }
+        assert!(rest.is_empty(), "row {id} is too long");
         Row {
             id,
             plain: payload[0],
             unique: u16::from_be_bytes([payload[1], payload[2]]),
             stamp,
-            filler: filler.len(),
+            values,
         }
     }
 
     pub fn with<R>(&self, f: impl FnOnce(&RowWrite<'_>) -> R) -> R {
-        let (keys, payload) = (self.keys(), self.payload());
-        let entry = |i: usize, payload, unique| Entry { key: &keys[i], payload, unique };
-        let entries = [entry(0, &payload, true), entry(1, &[], false), entry(2, &keys[0], true)];
+        let (keys, (payload, parts)) = (self.keys(), self.payload());
+        let entry =
+            |i: usize, payload, unique| Entry { key: &keys[i], payload, parts: &[], unique };
+        let row = Entry { parts: &parts, ..entry(0, &payload, true) };
+        let entries = [row, entry(1, &[], false), entry(2, &keys[0], true)];
         f(&RowWrite { entries: &entries })
     }
 }

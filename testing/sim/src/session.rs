@@ -7,7 +7,7 @@ use crate::row::{name_of, Parts, Row, Rows};
 use crate::world::Life;
 use sluice_engine::base::{Error, Result};
 use sluice_engine::db::{
-    Cursor, Direction, Isolation, ReadMode, Savepoint, Table, Trx, WaitPolicy,
+    Cursor, Direction, Isolation, ReadMode, Savepoint, Table, Trx, WaitPolicy, Wanted,
 };
 use sluice_engine::os::sched;
 use sluice_engine::os::sim::SimRng;
@@ -321,20 +321,28 @@ impl Session {
         let id = self.rng.below(self.life.habits.ids) as u32;
         let mode = ReadMode::Lock { exclusive: true, wait: WaitPolicy::Wait };
         let mut payload = Vec::new();
-        let asked = |trx: &mut Trx| trx.get(&table, 0, &id.to_be_bytes(), mode, &mut payload);
+        let wanted = [self.rng.chance(50), self.rng.chance(50)];
+        let wanted = Wanted::Tags(&wanted);
+        let asked = |trx: &mut Trx| {
+            trx.get_wanted(&table, 0, &id.to_be_bytes(), mode, wanted, &mut payload)
+        };
         let found = self.asking(asked);
         if self.is_too_young(key, &found) {
             return Ok(false);
         }
         let Some(found) = self.explained(found)? else { return Ok(false) };
         self.took_row(key, id, found);
-        let old = found.then(|| Row::parse(&id.to_be_bytes(), &payload));
+        let old = found.then(|| Row::parse(&id.to_be_bytes(), &payload, wanted));
         let newest = self.newest(key);
         if found || self.locks_gaps() {
             assert_eq!(old.as_ref(), newest.get(&id), "a locked read of {} {id}", table.name());
         }
         let new =
             Row::random(&mut self.rng, id, self.life.habits.ids, self.life.habits.filler_bytes);
+        let new = match &old {
+            Some(old) => new.in_place_of(old, &mut self.rng),
+            None => new,
+        };
         let delete = found && self.rng.chance(35);
         let outcome = self.asking(|trx| match &old {
             None => new.with(|w| trx.insert(&table, w)),
@@ -412,9 +420,11 @@ impl Session {
     fn read_one(&mut self, table: &Arc<Table>, known: &Rows) -> Result<()> {
         let id = self.rng.below(self.life.habits.ids) as u32;
         let mut payload = Vec::new();
-        let key = id.to_be_bytes();
-        let found = self.trx.get(table, 0, &key, ReadMode::Snapshot, &mut payload)?;
-        let row = found.then(|| Row::parse(&key, &payload));
+        let (key, mode) = (id.to_be_bytes(), ReadMode::Snapshot);
+        let wanted = [self.rng.chance(70), self.rng.chance(70)];
+        let wanted = Wanted::Tags(&wanted);
+        let found = self.trx.get_wanted(table, 0, &key, mode, wanted, &mut payload)?;
+        let row = found.then(|| Row::parse(&key, &payload, wanted));
         assert_eq!(row.as_ref(), known.get(&id), "a read of {} {id}", table.name());
         Ok(())
     }
@@ -656,8 +666,8 @@ fn scan_locking(
     let (mut cursor, mut skips) = (Cursor::default(), skips.iter().cycle());
     trx.seek(&mut cursor, table, 0, from, to, way, mode)?;
     let mut found = Rows::new();
-    while trx.next(&mut cursor)? {
-        let row = Row::parse(cursor.key(), cursor.payload());
+    while trx.next_wanted(&mut cursor, Wanted::NONE)? {
+        let row = Row::parse(cursor.key(), cursor.payload(), Wanted::NONE);
         if cursor.peeks() {
             if skips.next() == Some(&true) {
                 cursor.pass_peeked();

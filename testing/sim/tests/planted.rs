@@ -177,6 +177,10 @@ fn backup_log_freed_early() {
     is_found(Bug::BackupLogFreedEarly);
 }
 
+fn kept_value_deleted() {
+    is_found(Bug::KeptValueDeleted);
+}
+
 fn main() {
     runner::run(tests![
         commit_without_flush,
@@ -219,5 +223,6 @@ fn main() {
         sorted_run_forgotten,
         backup_segments_reused,
         backup_log_freed_early,
+        kept_value_deleted,
     ])
 }

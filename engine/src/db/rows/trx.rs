@@ -1,6 +1,6 @@
 //! A transaction as the plugin sees it: rows of tables instead of entries of trees.
 
-use super::payload::is_long;
+use super::payload::{is_long, Part, Wanted};
 use crate::base::{Error, Payload, Result, TxnId};
 use crate::btree::Direction;
 use crate::db::engine::Engine;
@@ -23,6 +23,8 @@ pub struct RowWrite<'a> {
 pub struct Entry<'a> {
     pub key: &'a [u8],
     pub payload: &'a [u8],
+    /// What may be stored out of line if the payload is long.
+    pub parts: &'a [Part],
     /// The key must be unique as it is.
     pub unique: bool,
 }
@@ -36,7 +38,7 @@ pub struct Trx {
     statement: Savepoint,
     duplicate_index: usize,
     pub(crate) long_sequence: u32,
-    scratch: Vec<u8>,
+    pub(super) scratch: Vec<u8>,
 }
 
 impl Engine {
@@ -238,7 +240,7 @@ impl Trx {
 
     fn insert_entry(&mut self, table: &Table, index: usize, entry: &Entry<'_>) -> Result<()> {
         let mut reference = std::mem::take(&mut self.scratch);
-        let stored = self.store_payload(table, entry.payload, &mut reference);
+        let stored = self.store_payload(table, entry, &mut reference);
         let outcome = stored.and_then(|stored| self.write_new(table, index, entry, stored));
         self.scratch = reference;
         match outcome? {
@@ -306,11 +308,8 @@ impl Trx {
         before: &Entry<'_>,
         after: &Entry<'_>,
     ) -> Result<()> {
-        if is_long(before.payload) {
-            self.delete_long(table, index, before.key)?;
-        }
         let mut reference = std::mem::take(&mut self.scratch);
-        let stored = self.store_payload(table, after.payload, &mut reference);
+        let stored = self.store_over(table, index, before, after, &mut reference);
         let outcome = stored.and_then(|stored| {
             self.session.write(&table.gates[index], after.key, Some(stored), Expect::Present)
         });
@@ -359,6 +358,20 @@ impl Trx {
         mode: ReadMode,
         payload: &mut Vec<u8>,
     ) -> Result<bool> {
+        self.get_wanted(table, index, key, mode, Wanted::All, payload)
+    }
+
+    /// Reads the payload under `key` of index `index`, with [`ABSENT`](super::ABSENT) in the place of
+    /// parts that are out of line and not wanted.
+    pub fn get_wanted(
+        &mut self,
+        table: &Table,
+        index: usize,
+        key: &[u8],
+        mode: ReadMode,
+        wanted: Wanted<'_>,
+        payload: &mut Vec<u8>,
+    ) -> Result<bool> {
         let gate = &table.gates[index];
         self.check_age(table, mode)?;
         let found = match mode {
@@ -373,8 +386,8 @@ impl Trx {
             }
         };
         let found = self.end_victim(found)?;
-        if found && !self.load_payload(table, mode, payload)? {
-            return self.get_committed(table, index, key, payload);
+        if found && !self.load_payload(table, mode, wanted, payload)? {
+            return self.get_committed(table, index, key, wanted, payload);
         }
         Ok(found)
     }
@@ -385,10 +398,11 @@ impl Trx {
         table: &Table,
         index: usize,
         key: &[u8],
+        wanted: Wanted<'_>,
         payload: &mut Vec<u8>,
     ) -> Result<bool> {
         self.session.isolation = Isolation::ReadCommitted;
-        let found = self.get(table, index, key, ReadMode::Snapshot, payload);
+        let found = self.get_wanted(table, index, key, ReadMode::Snapshot, wanted, payload);
         self.session.isolation = Isolation::ReadUncommitted;
         found
     }
@@ -399,11 +413,12 @@ impl Trx {
         table: &Table,
         index: usize,
         key: &[u8],
+        wanted: Wanted<'_>,
         payload: &mut Vec<u8>,
     ) -> Result<bool> {
         let isolation = std::mem::replace(&mut self.session.isolation, Isolation::ReadCommitted);
         let snapshot = self.session.swap_snapshot(None);
-        let found = self.get(table, index, key, ReadMode::Snapshot, payload);
+        let found = self.get_wanted(table, index, key, ReadMode::Snapshot, wanted, payload);
         self.session.swap_snapshot(snapshot);
         self.session.isolation = isolation;
         found
@@ -434,6 +449,12 @@ impl Trx {
 
     /// Moves to the next entry; `false` at the end.
     pub fn next(&mut self, cursor: &mut TableCursor) -> Result<bool> {
+        self.next_wanted(cursor, Wanted::All)
+    }
+
+    /// [`Trx::next`], with [`ABSENT`](super::ABSENT) in the place of parts that are out of line and not
+    /// wanted.
+    pub fn next_wanted(&mut self, cursor: &mut TableCursor, wanted: Wanted<'_>) -> Result<bool> {
         let Some(table) = cursor.table.clone() else { return Ok(false) };
         if let Some(payload) = cursor.second.take() {
             *cursor.entries.payload_mut() = payload;
@@ -453,7 +474,8 @@ impl Trx {
             if cursor.entries.peeks() {
                 let mut payload = std::mem::take(cursor.entries.payload_mut());
                 let key = cursor.entries.key();
-                let found = self.get_last_committed(&table, cursor.index, key, &mut payload);
+                let index = cursor.index;
+                let found = self.get_last_committed(&table, index, key, wanted, &mut payload);
                 *cursor.entries.payload_mut() = payload;
                 if found? {
                     return Ok(true);
@@ -462,12 +484,12 @@ impl Trx {
                 continue;
             }
             let mode = cursor.entries.mode();
-            if self.load_payload(&table, mode, cursor.entries.payload_mut())? {
+            if self.load_payload(&table, mode, wanted, cursor.entries.payload_mut())? {
                 return Ok(true);
             }
             let key = cursor.entries.key().to_vec();
             let payload = cursor.entries.payload_mut();
-            if self.get_committed(&table, cursor.index, &key, payload)? {
+            if self.get_committed(&table, cursor.index, &key, wanted, payload)? {
                 return Ok(true);
             }
         }

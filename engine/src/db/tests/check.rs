@@ -24,8 +24,8 @@ fn table_spec() -> TableSpec {
 fn insert(trx: &mut Trx, table: &Table, id: u32, salt: u8, named: u32) -> Result<()> {
     let (key, name) = (id.to_be_bytes(), [&[salt][..], &named.to_be_bytes()].concat());
     trx.statement_start();
-    let row = Entry { key: &key, payload: &[3; 20], unique: true };
-    let entry = Entry { key: &name, payload: b"", unique: false };
+    let row = Entry { key: &key, payload: &[3; 20], parts: &[], unique: true };
+    let entry = Entry { key: &name, payload: b"", parts: &[], unique: false };
     trx.insert(table, &RowWrite { entries: &[row, entry] })
 }
 
@@ -122,8 +122,8 @@ fn a_kill_ends_a_scan_that_finds_nothing() {
     for id in 0..3000u32 {
         let (key, name) = (id.to_be_bytes(), [&[0][..], &id.to_be_bytes()].concat());
         trx.statement_start();
-        let row = Entry { key: &key, payload: &[3; 20], unique: true };
-        let entry = Entry { key: &name, payload: b"", unique: false };
+        let row = Entry { key: &key, payload: &[3; 20], parts: &[], unique: true };
+        let entry = Entry { key: &name, payload: b"", parts: &[], unique: false };
         trx.delete(&table, &RowWrite { entries: &[row, entry] }).unwrap();
     }
     trx.commit(true).unwrap();

@@ -65,7 +65,8 @@ fn images(id: u32, body: &[u8]) -> [(Vec<u8>, Vec<u8>); 3] {
 
 pub(super) fn with_row<R>(id: u32, body: &[u8], f: impl FnOnce(&RowWrite<'_>) -> R) -> R {
     let images = images(id, body);
-    let entry = |i: usize, unique| Entry { key: &images[i].0, payload: &images[i].1, unique };
+    let entry =
+        |i: usize, unique| Entry { key: &images[i].0, payload: &images[i].1, parts: &[], unique };
     f(&RowWrite { entries: &[entry(0, true), entry(1, false), entry(2, true)] })
 }
 

@@ -29,7 +29,7 @@ fn insert(engine: &Arc<Engine>, name: &str, id: u8) -> Result<()> {
     let table = engine.table(name)?.ok_or(Error::NotFound)?;
     let mut trx = engine.begin(1);
     trx.statement_start();
-    let entry = |key, unique| Entry { key, payload: b"row", unique };
+    let entry = |key, unique| Entry { key, payload: b"row", parts: &[], unique };
     let (key, second, third) = ([id], [1, id], [2, id]);
     let entries = [entry(&key, true), entry(&second, false), entry(&third, true)];
     trx.insert(&table, &RowWrite { entries: &entries })?;

@@ -57,11 +57,16 @@ fn fuzz_entries_and_long_values() {
     let mut entry = Vec::new();
     EntryHeader { flags: 2, txn: TxnId(8), lsn: Lsn(99) }.put(&mut entry);
     entry.extend_from_slice(&[1, 0, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 1, 200, 100]);
-    fuzz("entries", &[entry], &mut |bytes| {
+    // Two parts out of line, and a rest of five bytes.
+    let split = [
+        &[2, 2, 3, 1, 0, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 1, 200, 100, 4, 2][..],
+        &[0, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 2, 200, 100, 1, 2, 3, 4, 5],
+    ];
+    fuzz("entries", &[entry, split.concat()], &mut |bytes| {
         if let Ok((_, payload)) = EntryHeader::split(bytes) {
-            crate::db::rows::fuzz_reference(payload);
+            crate::db::rows::fuzz_stored(payload);
         }
-        crate::db::rows::fuzz_reference(bytes);
+        crate::db::rows::fuzz_stored(bytes);
     });
 }
 

@@ -4,6 +4,7 @@ mod check;
 mod damage;
 pub(super) mod ddl;
 mod fuzz;
+mod long_values;
 mod model;
 mod quarantine;
 mod redo;

@@ -88,8 +88,12 @@ impl Row {
 
 impl Images {
     fn with<R>(&self, f: impl FnOnce(&RowWrite<'_>) -> R) -> R {
-        let entry =
-            |i: usize, unique| Entry { key: &self.keys[i], payload: &self.payloads[i], unique };
+        let entry = |i: usize, unique| Entry {
+            key: &self.keys[i],
+            payload: &self.payloads[i],
+            parts: &[],
+            unique,
+        };
         f(&RowWrite { entries: &[entry(0, true), entry(1, false), entry(2, true)] })
     }
 }

@@ -35,7 +35,7 @@ fn begin(engine: &Arc<Engine>, session: u64, isolation: Isolation) -> Trx {
 }
 
 fn entry<'a>(key: &'a [u8; 1], payload: &'a [u8]) -> [Entry<'a>; 1] {
-    [Entry { key, payload, unique: true }]
+    [Entry { key, payload, parts: &[], unique: true }]
 }
 
 fn insert(trx: &mut Trx, table: &Table, key: u8, payload: &[u8]) -> Result<()> {

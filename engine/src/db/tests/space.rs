@@ -47,7 +47,7 @@ fn payload(version: (u32, usize)) -> Vec<u8> {
 
 fn with<R>(key: u32, version: (u32, usize), f: impl FnOnce(&RowWrite<'_>) -> R) -> R {
     let (key, payload) = (key.to_be_bytes(), payload(version));
-    f(&RowWrite { entries: &[Entry { key: &key, payload: &payload, unique: true }] })
+    f(&RowWrite { entries: &[Entry { key: &key, payload: &payload, parts: &[], unique: true }] })
 }
 
 /// Writes a row, whether it is there or not.

@@ -51,8 +51,8 @@ fn fill(engine: &Arc<Engine>, table: &Table, ids: std::ops::Range<u32>) {
         let key = id.to_be_bytes();
         let second = [&[(id % 3) as u8][..], &key].concat();
         let entries = [
-            Entry { key: &key, payload: &[7; 30], unique: true },
-            Entry { key: &second, payload: &[], unique: false },
+            Entry { key: &key, payload: &[7; 30], parts: &[], unique: true },
+            Entry { key: &second, payload: &[], parts: &[], unique: false },
         ];
         trx.insert(table, &RowWrite { entries: &entries }).unwrap();
     }

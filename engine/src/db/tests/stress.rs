@@ -110,7 +110,8 @@ impl Account {
 
     fn with<R>(&self, f: impl FnOnce(&RowWrite<'_>) -> R) -> R {
         let (keys, payload) = (self.keys(), self.payload());
-        let entry = |i: usize, payload, unique| Entry { key: &keys[i], payload, unique };
+        let entry =
+            |i: usize, payload, unique| Entry { key: &keys[i], payload, parts: &[], unique };
         let entries = [entry(0, &payload, true), entry(1, &[], false), entry(2, &keys[0], true)];
         f(&RowWrite { entries: &entries })
     }

@@ -14,8 +14,8 @@ fn insert(trx: &mut Trx, table: &Table, id: u32, bytes: usize) -> crate::base::R
     let (second, third) = ([&[1], &key[..]].concat(), [&[2], &key[..]].concat());
     let payload = vec![id as u8; bytes];
     trx.statement_start();
-    let row = Entry { key: &key, payload: &payload, unique: true };
-    let entry = |key, unique| Entry { key, payload: b"", unique };
+    let row = Entry { key: &key, payload: &payload, parts: &[], unique: true };
+    let entry = |key, unique| Entry { key, payload: b"", parts: &[], unique };
     trx.insert(table, &RowWrite { entries: &[row, entry(&second, false), entry(&third, true)] })
 }
 

@@ -19,8 +19,12 @@ fn bench_spec() -> TableSpec {
 
 fn with_two<R>(row: &Row, f: impl FnOnce(&RowWrite<'_>) -> R) -> R {
     let images = row.images();
-    let entry =
-        |i: usize, unique| Entry { key: &images.keys[i], payload: &images.payloads[i], unique };
+    let entry = |i: usize, unique| Entry {
+        key: &images.keys[i],
+        payload: &images.payloads[i],
+        parts: &[],
+        unique,
+    };
     f(&RowWrite { entries: &[entry(0, true), entry(1, false)] })
 }
 
