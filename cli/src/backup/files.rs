@@ -3,6 +3,7 @@
 
 use super::manifest::{Listed, Piece};
 use super::server::{Foreign, SYSTEM};
+use super::stream::Stream;
 use crate::Result;
 use sluice_engine::base::checksum::checksum;
 use std::fs::{self, File, OpenOptions};
@@ -53,10 +54,43 @@ pub fn create(path: &Path) -> Result<File> {
     file.map_err(|e| format!("cannot create {}: {e}", path.display()))
 }
 
-/// Copies files below one directory to another, and lists them.
+/// Where the files of a backup go: below a directory, or into a stream.
+pub enum Sink {
+    Dir(PathBuf),
+    Stream(Stream),
+}
+
+/// Takes bytes of a file, which follow those before, and their offset.
+type Put<'a> = dyn FnMut(u64, &[u8]) -> Result<()> + 'a;
+
+impl Sink {
+    /// Makes a file, and answers how its bytes are written in turn.
+    fn create(&self, name: &Path) -> Result<Box<Put<'_>>> {
+        match self {
+            Sink::Dir(dir) => {
+                let target = dir.join(name);
+                if let Some(parent) = target.parent() {
+                    make_dir(parent)?;
+                }
+                let mut file = create(&target)?;
+                Ok(Box::new(move |_, bytes| {
+                    let written = file.write_all(bytes);
+                    written.map_err(|e| format!("cannot write {}: {e}", target.display()))
+                }))
+            }
+            Sink::Stream(stream) => {
+                stream.file(name, 0)?;
+                let name = name.to_owned();
+                Ok(Box::new(move |offset, bytes| stream.piece(&name, offset, bytes)))
+            }
+        }
+    }
+}
+
+/// Copies files below one directory, and lists them.
 pub struct Files<'a> {
     pub from: &'a Path,
-    pub to: &'a Path,
+    pub to: &'a Sink,
     pub listed: Vec<Listed>,
 }
 
@@ -103,7 +137,6 @@ impl Files<'_> {
         if !dir.is_dir() {
             return Ok(());
         }
-        make_dir(&self.to.join(database))?;
         for path in list(&dir)? {
             let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
             if name.starts_with("#sql") || path.is_dir() || !is_wanted(&path) {
@@ -119,8 +152,7 @@ impl Files<'_> {
     fn copy(&mut self, path: &Path, name: PathBuf) -> Result<()> {
         let failed = |e| format!("cannot read {}: {e}", path.display());
         let mut source = File::open(path).map_err(failed)?;
-        let target = self.to.join(&name);
-        let mut file = create(&target)?;
+        let mut put = self.to.create(&name)?;
         let mut buffer = vec![0; BUFFER_BYTES];
         let (mut bytes, mut check) = (0, 0);
         loop {
@@ -129,24 +161,25 @@ impl Files<'_> {
                 break;
             }
             check = checksum(check, &buffer[..n]);
+            put(bytes, &buffer[..n])?;
             bytes += n as u64;
-            let written = file.write_all(&buffer[..n]);
-            written.map_err(|e| format!("cannot write {}: {e}", target.display()))?;
         }
+        drop(put);
         let pieces = if bytes > 0 { vec![Piece { offset: 0, bytes, check }] } else { Vec::new() };
         self.listed.push(Listed { name, bytes, pieces });
         Ok(())
     }
 
-    /// Makes all that was copied durable.
+    /// Makes all that was copied to a directory durable.
     pub fn sync(&self) -> Result<()> {
+        let Sink::Dir(dir) = self.to else { return Ok(()) };
         for file in &self.listed {
-            sync(&self.to.join(&file.name))?;
+            sync(&dir.join(&file.name))?;
         }
-        for path in list(self.to)?.into_iter().filter(|path| path.is_dir()) {
+        for path in list(dir)?.into_iter().filter(|path| path.is_dir()) {
             sync(&path)?;
         }
-        sync(self.to)
+        sync(dir)
     }
 }
 

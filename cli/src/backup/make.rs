@@ -7,20 +7,23 @@
 //! END            the server goes on                       sync, verification, the list of files
 //! ```
 
-use super::files::{self, Files};
-use super::manifest::{Listed, Manifest, Piece, DATA};
-use super::pace::Pace;
+use super::files::{self, Files, Sink};
+use super::manifest::{Listed, Manifest, Piece, DATA, SETTING};
+use super::pace::{self, Pace};
 use super::server::{Foreign, Places, Server};
+use super::stream::{Stream, StreamOs};
 use crate::db::Dsn;
 use crate::Result;
 use sluice_engine::base::{Error, Lsn};
 use sluice_engine::db::backup::{Copied, Copying, Part};
 use sluice_engine::db::inspect::Directory;
 use sluice_engine::db::Geometry;
-use sluice_engine::os::RealOs;
+use sluice_engine::os::{Os, RealOs};
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::{stdout, IsTerminal};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The engine's directory.
@@ -33,9 +36,23 @@ const LOG_HELD_MAX_BYTES: u64 = 32 << 20;
 /// A backup fails after so many rounds that copied no less than the round before.
 const LOG_GROWN_MAX: u32 = 3;
 const NAMED_MAX: usize = 5;
+/// Settings that a server on the copy must share to read its files, and to apply the binary log to them.
+const SETTINGS: [&str; 4] = [
+    "default_storage_engine",
+    "innodb_data_file_path",
+    "innodb_page_size",
+    "lower_case_table_names",
+];
+
+/// Where the backup goes.
+pub enum To<'a> {
+    Dir(&'a Path),
+    /// To standard output, compressed by zstd at this level.
+    Stream(Option<i32>),
+}
 
 pub struct Options<'a> {
-    pub to: &'a Path,
+    pub to: To<'a>,
     pub only_sluice: bool,
     pub rate_bytes: Option<u64>,
     pub wait: Duration,
@@ -43,18 +60,31 @@ pub struct Options<'a> {
 }
 
 pub fn run(dsn: &Dsn, options: &Options<'_>) -> Result<()> {
+    if matches!(options.to, To::Stream(_)) && stdout().is_terminal() {
+        return Err("standard output is a terminal: hand the stream to a file or a program".into());
+    }
     let mut server = Server::connect(dsn, options.wait)?;
     let places = server.places()?;
     refuse_foreign(&server.foreign()?, options.only_sluice)?;
-    files::take_empty_dir(options.to)?;
-    let data = options.to.join(DATA);
-    files::make_dir(&data.join(ENGINE))?;
-    let made = make(server, &places, &data, options);
-    if made.is_err() {
-        // Nobody takes it for a backup, and it may be what has filled the disk.
-        let _ = fs::remove_dir_all(&data);
+    match options.to {
+        To::Stream(level) => {
+            let stream = Stream::begin(Box::new(stdout()), level)?;
+            let made = make(server, &places, &Sink::Stream(stream.clone()), options);
+            // The engine's copy knows the error of the stream by its text only.
+            made.map_err(|reason| stream.error().unwrap_or(reason))
+        }
+        To::Dir(to) => {
+            files::take_empty_dir(to)?;
+            let data = to.join(DATA);
+            files::make_dir(&data.join(ENGINE))?;
+            let made = make(server, &places, &Sink::Dir(data.clone()), options);
+            if made.is_err() {
+                // Nobody takes it for a backup, and it may be what has filled the disk.
+                let _ = fs::remove_dir_all(&data);
+            }
+            made
+        }
     }
-    made
 }
 
 fn refuse_foreign(foreign: &[Foreign], only_sluice: bool) -> Result<()> {
@@ -88,27 +118,46 @@ struct Made {
     copied: Copied,
 }
 
-fn make(mut server: Server, places: &Places, data: &Path, options: &Options<'_>) -> Result<()> {
-    let mut small = Files { from: &places.data_dir, to: data, listed: Vec::new() };
+fn make(mut server: Server, places: &Places, sink: &Sink, options: &Options<'_>) -> Result<()> {
+    let mut small = Files { from: &places.data_dir, to: sink, listed: Vec::new() };
     let Made { mut manifest, held, copied } = copy(&mut server, places, &mut small, options)?;
     drop(server);
     small.sync()?;
-    if options.verifies {
+    let verifies = options.verifies && matches!(sink, Sink::Dir(_));
+    if let (true, Sink::Dir(data)) = (verifies, sink) {
+        pace::phase("verifying the copy");
         verify(&data.join(ENGINE))?;
     }
     manifest.files = listed(copied);
     manifest.files.append(&mut small.listed);
-    manifest.write(options.to)?;
-    report!(
-        "backup of {} MiB in {}, commits were held for {} ms{}",
-        manifest.bytes() >> 20,
-        options.to.display(),
-        held.as_millis(),
-        if options.verifies { "; verified" } else { "" }
-    );
-    manifest.positions().for_each(|(name, value)| report!("{name} {value}"));
-    manifest.facts_of("not_copied").for_each(|name| report!("not copied: {name}"));
+    match sink {
+        Sink::Stream(stream) => stream.finish(&manifest.encode()?)?,
+        Sink::Dir(data) => manifest.write(data.parent().unwrap_or(data))?,
+    }
+    say(&manifest, held, &options.to, verifies);
     Ok(())
+}
+
+/// To standard error, if standard output is the backup.
+fn say(manifest: &Manifest, held: Duration, to: &To<'_>, is_verified: bool) {
+    let place = match to {
+        To::Dir(dir) => dir.display().to_string(),
+        To::Stream(_) => "the stream".into(),
+    };
+    let mut lines = vec![format!(
+        "backup of {} MiB in {place}, commits were held for {} ms{}",
+        manifest.bytes() >> 20,
+        held.as_millis(),
+        if is_verified { "; verified" } else { "" }
+    )];
+    lines.extend(manifest.positions().map(|(name, value)| format!("{name} {value}")));
+    lines.extend(manifest.facts_of("not_copied").map(|name| format!("not copied: {name}")));
+    for line in lines {
+        match to {
+            To::Dir(_) => report!("{line}"),
+            To::Stream(_) => eprintln!("{line}"),
+        }
+    }
 }
 
 /// Everything that the server must keep its files for.
@@ -120,11 +169,14 @@ fn copy(
 ) -> Result<Made> {
     let from = Lsn(server.start(&places.data_dir)?);
     let source = (RealOs::new(), &*places.data_dir.join(ENGINE), &*places.log_dir);
-    let target = small.to.join(ENGINE);
-    let mut copying = Copying::begin(source, (RealOs::new(), &target), from).map_err(plain)?;
+    let (os, target): (Arc<dyn Os>, PathBuf) = match small.to {
+        Sink::Dir(data) => (RealOs::new(), data.join(ENGINE)),
+        Sink::Stream(stream) => (StreamOs::new(stream.clone(), PathBuf::new()), ENGINE.into()),
+    };
+    let mut copying = Copying::begin(source, (os, &target), from).map_err(plain)?;
     let store = copying.store_parts();
     let total: u64 = store.iter().map(|part| part.bytes).sum();
-    let mut pace = Pace::new("copied", total, options.rate_bytes);
+    let mut pace = Pace::new("pages and log", total, options.rate_bytes);
     for part in &store {
         let copied = copying.copy_store_part(part, &mut |bytes| look(&mut pace, bytes, server));
         copied.map_err(plain)?;
@@ -132,6 +184,7 @@ fn copy(
     // A log that is copied more slowly than the server writes it never ends.
     pace.lift_limit();
     catch_up(server, &mut copying, &mut pace)?;
+    pace::phase("waiting for DDL statements; definitions and log");
     server.block_ddl()?;
     let foreign = server.foreign()?;
     refuse_foreign(&foreign, options.only_sluice)?;
@@ -139,7 +192,11 @@ fn copy(
     let mut facts = facts(server, &foreign)?;
     catch_up(server, &mut copying, &mut pace)?;
 
+    pace::phase("waiting for commits; the rest");
     let begun = server.block_commit()?;
+    if let Sink::Stream(stream) = small.to {
+        stream.hold();
+    }
     let end = server.flush_log()?;
     facts.extend(server.position()?);
     copying.copy_log(Lsn(end), &mut |_| Ok(())).map_err(plain)?;
@@ -148,6 +205,9 @@ fn copy(
     server.check()?;
     server.end()?;
     let held = begun.elapsed();
+    if let Sink::Stream(stream) = small.to {
+        stream.release()?;
+    }
 
     let copied = copying.finish().map_err(plain)?;
     facts.push(("log_position".into(), end.to_string()));
@@ -215,6 +275,10 @@ fn facts(server: &mut Server, foreign: &[Foreign]) -> Result<Vec<(String, String
         ("server_version".to_owned(), server.value("SELECT VERSION()")?),
         ("made_at_unix_time".to_owned(), now.to_string()),
     ];
+    for name in SETTINGS {
+        let value = server.value(&format!("SELECT @@GLOBAL.{name}"))?;
+        facts.push((SETTING.into(), format!("{}={value}", name.replace('_', "-"))));
+    }
     facts.extend(foreign.iter().map(|table| ("not_copied".to_owned(), table.shown.clone())));
     Ok(facts)
 }
@@ -234,7 +298,7 @@ fn listed(copied: Copied) -> Vec<Listed> {
 }
 
 /// As `sluice inspect verify` does.
-fn verify(dir: &Path) -> Result<()> {
+pub fn verify(dir: &Path) -> Result<()> {
     let verified = Directory::open(RealOs::new(), dir, None)
         .and_then(|directory| directory.verify(Geometry::default()));
     let report = verified.map_err(|e| format!("the copy cannot be verified: {e}"))?;

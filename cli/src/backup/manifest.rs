@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 pub const FILE: &str = "sluice_backup_info";
 /// The files of the backup lie below this directory, as in a data directory.
 pub const DATA: &str = "data";
+/// The name of facts that are options of the server.
+pub const SETTING: &str = "server_option";
 const POSITIONS: [&str; 4] =
     ["binlog_file", "binlog_position", "gtid_binlog_pos", "gtid_slave_pos"];
 const HEAD: &str = "sluice backup, format 1";
@@ -57,7 +59,7 @@ impl Manifest {
         self.files.iter().flat_map(|file| &file.pieces).map(|piece| piece.bytes).sum()
     }
 
-    fn encode(&self) -> Result<String> {
+    pub fn encode(&self) -> Result<String> {
         let mut text = format!("{HEAD}\n");
         for (name, value) in &self.facts {
             let _ = writeln!(text, "{name} {}", value.replace('\n', " "));
@@ -128,15 +130,19 @@ impl Manifest {
             }
             _ => format!("cannot read {}: {e}", path.display()),
         })?;
+        Manifest::parse(&text, &path.display().to_string())
+    }
+
+    /// The list that errors call `shown`.
+    pub fn parse(text: &str, shown: &str) -> Result<Manifest> {
         if !text.starts_with(HEAD) && text.starts_with("sluice backup, format ") {
             let first = text.lines().next().unwrap_or_default();
             return Err(format!(
-                "{} is of another release ({first}): restore it with the sluice of that release",
-                path.display()
+                "{shown} is of another release ({first}): restore it with the sluice of that release"
             ));
         }
-        let damaged = || format!("{} is damaged: the backup cannot be used", path.display());
-        let found = Manifest::decode(&text).ok_or_else(damaged)?;
+        let damaged = || format!("{shown} is damaged: the backup cannot be used");
+        let found = Manifest::decode(text).ok_or_else(damaged)?;
         // No file may be written elsewhere.
         let is_inside = |name: &Path| {
             name.components().all(|part| matches!(part, std::path::Component::Normal(_)))

@@ -3,9 +3,32 @@
 use crate::signals;
 use sluice_engine::base::{Error, Result};
 use std::io::{stderr, IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-const SHOWN_EVERY: Duration = Duration::from_secs(2);
+const SHOWN_EVERY: Duration = Duration::from_secs(1);
+
+static SHOWS: AtomicBool = AtomicBool::new(false);
+
+/// From here on progress is shown on standard error, if that is a terminal or the user asks for it.
+pub fn show(is_asked: bool) {
+    SHOWS.store(is_asked || stderr().is_terminal(), Ordering::Relaxed);
+}
+
+/// A phase begins.
+pub fn phase(what: &str) {
+    print(what, "\n");
+}
+
+/// On a terminal the next line takes the place of one that ends with `\r`.
+fn print(line: &str, end: &str) {
+    if SHOWS.load(Ordering::Relaxed) {
+        let _ = match stderr().is_terminal() {
+            true => write!(stderr(), "{line}\x1b[K{end}"),
+            false => writeln!(stderr(), "{line}"),
+        };
+    }
+}
 
 pub struct Pace {
     what: &'static str,
@@ -41,10 +64,46 @@ impl Pace {
         let is_due = self.shown.elapsed() >= SHOWN_EVERY;
         if is_due {
             self.shown = Instant::now();
-            let (done, total) = (self.bytes >> 20, self.total_bytes.max(self.bytes) >> 20);
-            let end = if stderr().is_terminal() { "\r" } else { "\n" };
-            let _ = write!(stderr(), "{} {done} of about {total} MiB{end}", self.what);
+            print(&self.line(), "\r");
         }
         Ok(is_due)
+    }
+
+    /// Bytes, part of the whole where it is known, and rate.
+    fn line(&self) -> String {
+        let rate =
+            self.bytes as f64 / self.begun.elapsed().as_secs_f64().max(0.001) / f64::from(1 << 20);
+        let done = self.bytes >> 20;
+        match self.total_bytes {
+            0 => format!("{}: {done} MiB, {rate:.0} MiB/s", self.what),
+            total => {
+                let total = total.max(self.bytes);
+                let percent = self.bytes * 100 / total;
+                format!(
+                    "{}: {done} of about {} MiB ({percent} %), {rate:.0} MiB/s",
+                    self.what,
+                    total >> 20
+                )
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_has_bytes_part_and_rate() {
+        let mut pace = Pace::new("pages", 8 << 20, None);
+        pace.step(2 << 20).unwrap();
+        let line = pace.line();
+        assert!(
+            line.starts_with("pages: 2 of about 8 MiB (25 %), ") && line.ends_with(" MiB/s"),
+            "{line}"
+        );
+        let mut pace = Pace::new("statements", 0, None);
+        pace.step(3 << 20).unwrap();
+        assert!(pace.line().starts_with("statements: 3 MiB, "));
     }
 }

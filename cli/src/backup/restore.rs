@@ -1,13 +1,16 @@
 //! `sluice restore`: a data directory made of a backup.
 //!
 //! Everything goes to a directory inside of the target first: each file by its checksums, and then the
-//! engine is recovered there. Only then its parts get their places, the schema `mysql` last: without it no
-//! server starts.
+//! engine is recovered there. If the user asks for it, a private server applies binary logs, or makes a
+//! replica (`finish`). Only then its parts get their places, the schema `mysql` last: without it no server
+//! starts.
 
 use super::files;
-use super::make::ENGINE;
+use super::finish::{Finish, Plan};
+use super::make::{verify, ENGINE};
 use super::manifest::{Listed, Manifest, Piece, DATA};
-use super::pace::Pace;
+use super::pace::{self, Pace};
+use super::stream;
 use crate::Result;
 use sluice_engine::base::checksum::checksum;
 use sluice_engine::base::Error;
@@ -20,23 +23,94 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 const STAGE: &str = "sluice-restore.tmp";
+/// Files of programs that help.
+const WORK: &str = "sluice-restore.work";
 const LAST: &str = "mysql";
 const BUFFER_BYTES: usize = 1 << 20;
 
-pub fn run(from: &Path, to: &Path) -> Result<()> {
-    let manifest = Manifest::read(from)?;
-    let source = from.join(DATA);
-    manifest.files.iter().try_for_each(|file| check_size(&source, file))?;
+/// Where the backup is.
+pub enum Source {
+    Dir(PathBuf),
+    /// A stream in a file, or on standard input.
+    Stream(Option<PathBuf>),
+}
+
+impl Source {
+    pub fn of(path: &Path) -> Source {
+        match path {
+            path if path == Path::new("-") => Source::Stream(None),
+            path if path.is_file() => Source::Stream(Some(path.to_owned())),
+            path => Source::Dir(path.to_owned()),
+        }
+    }
+}
+
+pub struct Options {
+    pub finish: Finish,
+    /// Verify pages and tables that come by a stream: nobody has done that before.
+    pub verifies: bool,
+}
+
+pub fn run(from: &Source, to: &Path, options: &Options) -> Result<()> {
+    match from {
+        Source::Dir(from) => {
+            let manifest = Manifest::read(from)?;
+            let source = from.join(DATA);
+            manifest.files.iter().try_for_each(|file| check_size(&source, file))?;
+            // What cannot be done is refused before anything is written.
+            let mut plan = options.finish.plan(&manifest)?;
+            restore(to, &mut |stage| {
+                fill(&manifest, &source, stage)?;
+                Ok((manifest.clone(), plan.take()))
+            })
+        }
+        Source::Stream(path) => restore(to, &mut |stage| {
+            let manifest = unpack(path.as_deref(), stage)?;
+            let plan = options.finish.plan(&manifest)?;
+            if options.verifies {
+                pace::phase("verifying the copy");
+                verify(&stage.join(ENGINE))?;
+            }
+            Ok((manifest, plan))
+        }),
+    }
+}
+
+/// Puts the files into a directory. Answers their list, and what else is to be done.
+type Fill<'a> = dyn FnMut(&Path) -> Result<(Manifest, Option<Plan>)> + 'a;
+
+fn restore(to: &Path, fill: &mut Fill<'_>) -> Result<()> {
     files::take_empty_dir(to)?;
-    let stage = to.join(STAGE);
+    let (stage, work) = (to.join(STAGE), to.join(WORK));
     files::make_dir(&stage)?;
-    let staged = fill(&manifest, &source, &stage);
-    let placed = staged.and_then(|settled| place(&stage, to).map(|()| settled));
-    if placed.is_err() {
+    let staged = fill(&stage).and_then(|(manifest, plan)| {
+        let settled = recover(&stage)?;
+        if let Some(plan) = &plan {
+            plan.run(&manifest, &stage, &work)?;
+        }
+        let _ = fs::remove_dir_all(&work);
+        place(&stage, to)?;
+        Ok((manifest, plan, settled))
+    });
+    let _ = fs::remove_dir_all(&work);
+    if staged.is_err() {
         let _ = fs::remove_dir_all(&stage);
     }
-    say(&manifest, &placed?, to);
+    let (manifest, plan, settled) = staged?;
+    say(&manifest, &settled, plan.as_ref(), to);
     Ok(())
+}
+
+fn unpack(path: Option<&Path>, stage: &Path) -> Result<Manifest> {
+    let mut pace = Pace::new("restoring files", 0, None);
+    match path {
+        None => stream::unpack(std::io::stdin().lock(), stage, &mut pace),
+        Some(path) => {
+            let file =
+                File::open(path).map_err(|e| format!("cannot read {}: {e}", path.display()))?;
+            stream::unpack(file, stage, &mut pace)
+        }
+    }
 }
 
 fn check_size(source: &Path, file: &Listed) -> Result<()> {
@@ -54,16 +128,17 @@ fn check_size(source: &Path, file: &Listed) -> Result<()> {
     }
 }
 
-fn fill(manifest: &Manifest, source: &Path, stage: &Path) -> Result<Settled> {
+fn fill(manifest: &Manifest, source: &Path, stage: &Path) -> Result<()> {
     let os = RealOs::new();
-    let mut pace = Pace::new("restored", manifest.bytes(), None);
-    for file in &manifest.files {
-        copy(&*os, file, source, stage, &mut pace)?;
-    }
-    let words = Arc::new(Words);
+    let mut pace = Pace::new("restoring files", manifest.bytes(), None);
+    manifest.files.iter().try_for_each(|file| copy(&*os, file, source, stage, &mut pace))
+}
+
+fn recover(stage: &Path) -> Result<Settled> {
+    pace::phase("recovering the engine");
     let keeps = |name: &str| has_definition(stage, name);
     let dir = stage.join(ENGINE);
-    let settled = settle(os, &dir, Geometry::default(), words, &keeps);
+    let settled = settle(RealOs::new(), &dir, Geometry::default(), Arc::new(Words), &keeps);
     let settled = settled.map_err(|e| format!("the backup cannot be recovered: {e}"))?;
     let _ = fs::remove_file(dir.join("lock"));
     Ok(settled)
@@ -171,15 +246,13 @@ fn settle_owner(dir: &Path, owner: (u32, u32)) -> Result<()> {
     files::sync(dir)
 }
 
-fn say(manifest: &Manifest, settled: &Settled, to: &Path) {
+fn say(manifest: &Manifest, settled: &Settled, plan: Option<&Plan>, to: &Path) {
     let tables = settled.tables.len();
     report!("{} is a data directory with {tables} Sluice tables", to.display());
-    let version = manifest.fact("server_version").unwrap_or("the same release");
-    report!("Start a server of {version} in it, run mariadb-upgrade, and start the server again:");
-    report!(
-        "only then does it have InnoDB's tables in mysql, and only then may it become a replica"
-    );
-    manifest.positions().for_each(|(name, value)| report!("{name} {value}"));
+    match plan {
+        Some(plan) => plan.say(manifest),
+        None => say_next(manifest),
+    }
     if settled.prepared > 0 {
         report!("{} XA transactions are prepared: see XA RECOVER", settled.prepared);
     }
@@ -195,5 +268,18 @@ fn say(manifest: &Manifest, settled: &Settled, to: &Path) {
         .iter()
         .filter(user)
         .for_each(|name| report!("without a definition, dropped: {name}"));
-    manifest.facts_of("not_copied").for_each(|name| report!("not in the backup: {name}"));
+    // The private server of a plan has made those of `mysql` anew.
+    let is_missing = |name: &&str| plan.is_none() || !name.starts_with("mysql.");
+    let missing = manifest.facts_of("not_copied").filter(is_missing);
+    missing.for_each(|name| report!("not in the backup: {name}"));
+}
+
+/// Without a private server, the user makes the tables that are missing.
+fn say_next(manifest: &Manifest) {
+    let version = manifest.fact("server_version").unwrap_or("the same release");
+    report!("Start a server of {version} in it, run mariadb-upgrade, and start the server again:");
+    report!(
+        "only then does it have InnoDB's tables in mysql, and only then may it become a replica"
+    );
+    manifest.positions().for_each(|(name, value)| report!("{name} {value}"));
 }

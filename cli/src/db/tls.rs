@@ -49,6 +49,24 @@ impl Tls {
         }
     }
 
+    /// The parts of CHANGE MASTER, in the same order; one without a file is a switch.
+    pub fn of_replica(&self) -> Vec<(&'static str, Option<String>)> {
+        if !self.is_asked() {
+            return Vec::new();
+        }
+        let files = [
+            ("MASTER_SSL_CA", &self.ca),
+            ("MASTER_SSL_CERT", &self.cert),
+            ("MASTER_SSL_KEY", &self.key),
+        ];
+        let named = files
+            .into_iter()
+            .filter_map(|(name, path)| Some((name, Some(path.as_ref()?.display().to_string()))));
+        let verify =
+            (self.verify != Some(false)).then_some(("MASTER_SSL_VERIFY_SERVER_CERT", None));
+        [("MASTER_SSL", None)].into_iter().chain(named).chain(verify).collect()
+    }
+
     pub(super) fn options(&self) -> Result<SslOpts> {
         if !graviola::util::is_cpu_supported() {
             return Err(

@@ -4,6 +4,7 @@
 //! 1. Everything is optional: without the right, or for a server elsewhere, it is absent, not zero.
 //! 2. The probe writes only below the directory it was given, and removes what it made.
 
+pub mod calls;
 mod device;
 mod machine;
 mod probe;

@@ -3,166 +3,26 @@
 //!
 //! `cargo test --release --workspace --test backup [NAME]`, after `make build`.
 
+mod case;
+mod replica;
+mod snapshot;
+mod stream;
+mod until;
+
+use case::{is_empty, transaction, upgrade, Case, INFO, TABLES, WRITERS};
 use sluice_rig::client::Fault;
 use sluice_rig::port::Port;
-use sluice_rig::tool::{run, says, signal, spawn, wait};
+use sluice_rig::tool::{run, says, signal, wait};
 use sluice_server_tests::replica::{catch_up, follow, listen, GRANT};
 use sluice_server_tests::scratch::Scratch;
 use sluice_server_tests::site::{done, Site};
-use sluice_server_tests::wait_until;
-use sluice_server_tests::writer::{Writers, KEYS_EACH};
+use sluice_server_tests::writer::Writers;
 use std::fs;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
-
-const WRITERS: i64 = 4;
-const SMALL: [&str; 2] = ["--loose-sluice-log-capacity=16M", "--loose-sluice-buffer-pool-size=16M"];
-const INFO: &str = "sluice_backup_info";
-
-const TABLES: [&str; 12] = [
-    "CREATE DATABASE w",
-    "CREATE DATABASE `odd-näme`",
-    "CREATE TABLE w.s (a BIGINT PRIMARY KEY, b LONGTEXT, KEY (b(10)))",
-    "CREATE TABLE w.n (a INT PRIMARY KEY, n INT NOT NULL, KEY (n))",
-    "CREATE TABLE w.p (a BIGINT PRIMARY KEY, b INT) PARTITION BY HASH (a) PARTITIONS 3",
-    "CREATE TABLE `odd-näme`.`t-1 ü` (a INT PRIMARY KEY)",
-    "INSERT INTO w.n VALUES (0, 0), (1, 0), (2, 0), (3, 0)",
-    "INSERT INTO `odd-näme`.`t-1 ü` VALUES (1), (2)",
-    "CREATE VIEW w.v AS SELECT COUNT(*) AS c FROM w.s",
-    "CREATE TRIGGER w.tr AFTER DELETE ON w.s FOR EACH ROW INSERT INTO w.p VALUES (-OLD.a, 0)",
-    "CREATE PROCEDURE w.pr() SELECT 'proc'",
-    "CREATE USER u@localhost IDENTIFIED BY 'u'",
-];
-
-/// Rows in two tables, and a change of one that others change: who misses one has other numbers.
-fn transaction(key: i64) -> Vec<String> {
-    let bytes = if key % 50 == 0 { 20_000 } else { 100 };
-    vec![
-        "BEGIN".into(),
-        format!("INSERT INTO w.s VALUES ({key}, CONCAT('{key}', REPEAT('x', {bytes})))"),
-        format!("INSERT INTO w.p VALUES ({key}, {key} % 50)"),
-        format!("UPDATE w.n SET n = n + 1 WHERE a = {}", key / KEYS_EACH % WRITERS),
-        "COMMIT".into(),
-    ]
-}
-
-struct Case {
-    d: Site,
-    program: PathBuf,
-    scratch: Scratch,
-}
-
-impl Case {
-    fn new(name: &str) -> Case {
-        let scratch = Scratch::new("backup", name);
-        let test = std::env::current_exe().expect("this test");
-        let program = test.ancestors().nth(2).expect("a directory").join("sluice");
-        assert!(program.exists(), "no {}: run `make build`", program.display());
-        let d = Site::new(&scratch, "d", "Sluice", &SMALL);
-        Case { d, program, scratch }
-    }
-
-    fn with_tables(name: &str) -> Case {
-        let mut case = Case::new(name);
-        case.d.start(&[]);
-        case.d.run(&TABLES);
-        case
-    }
-
-    /// Some MiB that do not compress, so that a slow copy takes a while.
-    fn fill(&self) {
-        self.d.run(&[
-            "CREATE TABLE w.big (a INT PRIMARY KEY, b VARBINARY(4000))",
-            "INSERT INTO w.big SELECT seq, RANDOM_BYTES(1000) FROM w.seq_1_to_20000",
-            "FLUSH ENGINE LOGS",
-        ]);
-    }
-
-    fn to(&self, name: &str) -> PathBuf {
-        self.scratch.path(name)
-    }
-
-    fn backup(&self, name: &str, options: &[&str]) -> Command {
-        let mut command = Command::new(&self.program);
-        let address = format!("mysql://root@localhost/?socket={}", self.d.socket().display());
-        command.args(["backup", &address, "--to"]).arg(self.to(name)).args(options);
-        command
-    }
-
-    fn restore(&self, from: &str, to: &Path) -> Command {
-        let mut command = Command::new(&self.program);
-        command.args(["restore", "--from"]).arg(self.to(from)).arg("--to").arg(to);
-        command
-    }
-
-    /// A server on what was restored; it does not run yet.
-    #[track_caller]
-    fn restored(&self, from: &str, name: &str) -> Site {
-        let options = [&SMALL[..], &["--server-id=2", "--log-slave-updates"]].concat();
-        let site = Site::new(&self.scratch, name, "Sluice", &options);
-        let data = site.data("");
-        fs::remove_dir_all(&data).expect("an installation that nobody needs");
-        run(&mut self.restore(from, &data)).ok();
-        site
-    }
-
-    fn info(&self, name: &str) -> String {
-        fs::read_to_string(self.to(name).join(INFO)).expect("the list of a backup")
-    }
-
-    fn fact(&self, backup: &str, name: &str) -> String {
-        let info = self.info(backup);
-        let line = info.lines().find_map(|line| line.strip_prefix(&format!("{name} ")));
-        line.unwrap_or_else(|| panic!("no {name}")).to_owned()
-    }
-
-    /// A backup that takes long, when the server keeps files for it.
-    fn slow_backup(&self, name: &str) -> Child {
-        let child = spawn(&mut self.backup(name, &["--rate-mib=1"]));
-        wait_until("a backup under way", || self.d.status("Sluice_backup_state") == 1);
-        child
-    }
-
-    /// Kills every other session until no backup is under way: its own may be at work, or asleep.
-    fn kill_sessions(&self) {
-        let others = "SELECT id FROM information_schema.processlist
-                       WHERE id <> CONNECTION_ID() AND command <> 'Daemon'";
-        wait_until("the end of the session", || {
-            for id in self.d.rows(others).into_iter().flatten() {
-                // A session that has gone meanwhile is unknown.
-                let _ = self.d.client().run(&format!("KILL {id}"));
-            }
-            self.d.status("Sluice_backup_state") == 0
-        });
-    }
-
-    /// Nothing is kept for a backup any more.
-    fn nothing_is_kept(&self) {
-        wait_until("the end of the backup", || self.d.status("Sluice_backup_state") == 0);
-        assert_eq!(self.d.status("Sluice_log_pin_backup_bytes"), 0, "log");
-        assert_eq!(self.d.status("Sluice_store_held_bytes"), 0, "pages");
-        assert!(!self.d.data("sluice/superblock.backup").exists());
-    }
-}
-
-/// Makes the tables of InnoDB in `mysql`, and starts again: a server that began without them does not use
-/// them.
-#[track_caller]
-fn upgrade(site: &mut Site) {
-    let socket = format!("--socket={}", site.socket().display());
-    let said = site.program("mariadb-upgrade", &["--user=root", &socket]).ok();
-    says("Phase 8/8", &said);
-    site.stop();
-    site.start(&[]);
-}
-
-fn is_empty(dir: &Path) -> bool {
-    fs::read_dir(dir).map_or(true, |mut entries| entries.next().is_none())
-}
 
 /// Between two DDL statements: a replica that applies them later must not take minutes.
 const DDL_REST: Duration = Duration::from_millis(20);

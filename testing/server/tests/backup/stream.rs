@@ -1,0 +1,106 @@
+//! Backups as streams: through pipes and files, compressed and not, and what goes wrong on the way.
+
+use crate::case::{is_empty, Case};
+use sluice_rig::tool::{run, says, spawn, wait, Ended};
+use std::fs::{self, File};
+use std::process::{Command, Stdio};
+
+/// A backup that goes to a file by standard output.
+fn stream(case: &Case, name: &str, options: &[&str]) -> Ended {
+    let mut command = Command::new(&case.program);
+    let address = format!("mysql://root@localhost/?socket={}", case.d.socket().display());
+    command.args(["backup", &address, "--to", "-"]).args(options);
+    let file = File::create(case.to(name)).expect("a file");
+    let child = command.stdin(Stdio::null()).stdout(file).stderr(Stdio::piped()).spawn();
+    wait(child.expect("a child"))
+}
+
+fn from_pipe(case: &Case, name: &str, to: &std::path::Path) -> Ended {
+    let mut command = Command::new(&case.program);
+    command.args(["restore", "--from", "-", "--to"]).arg(to);
+    let file = File::open(case.to(name)).expect("a file");
+    wait(
+        command.stdin(file).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("a child"),
+    )
+}
+
+#[test]
+fn a_stream_is_a_backup() {
+    let case = Case::with_tables("a_stream_is_a_backup");
+    case.fill();
+    case.d.run(&[
+        "INSERT INTO w.s SELECT seq, 'some text that repeats itself' FROM w.seq_1_to_20000",
+    ]);
+    let sums = "CHECKSUM TABLE w.s, w.big, w.p, `odd-näme`.`t-1 ü`";
+    let wanted = case.d.rows(sums);
+    for (name, options) in
+        [("plain", &["--progress"][..]), ("packed", &["--compress", "--only-sluice"])]
+    {
+        let ended = stream(&case, name, options);
+        says("gtid_binlog_pos 0-1-", &ended.err);
+        says("commits were held for", &ended.err);
+        ended.ok();
+        case.nothing_is_kept();
+        let mut site = case.site(&format!("r{name}"));
+        let restored = match name {
+            "plain" => run(&mut case.restore(name, &site.data(""))),
+            _ => from_pipe(&case, name, &site.data("")),
+        };
+        says("Sluice tables", &restored.ok());
+        site.start(&[]);
+        assert_eq!(site.rows(sums), wanted, "{name}");
+        assert_eq!(site.value("CALL w.pr()"), "proc");
+        site.stop();
+    }
+    let bytes = |name: &str| fs::metadata(case.to(name)).expect("a stream").len();
+    assert!(bytes("packed") < bytes("plain"), "{} {}", bytes("packed"), bytes("plain"));
+}
+
+#[test]
+fn a_bad_stream_leaves_nothing() {
+    let case = Case::with_tables("a_bad_stream_leaves_nothing");
+    case.fill();
+    let target = case.to("target");
+    let refused = |name: &str, why: &str| {
+        from_pipe(&case, name, &target).refuses(why);
+        assert!(is_empty(&target), "a half restore");
+    };
+    for (name, options) in [("plain", &[][..]), ("packed", &["--compress=1"])] {
+        stream(&case, name, options).ok();
+        let whole = fs::read(case.to(name)).expect("a stream");
+        for keep in [0, 10, whole.len() / 2, whole.len() - 1] {
+            fs::write(case.to("cut"), &whole[..keep]).expect("a stream");
+            refused("cut", "the stream");
+        }
+        let mut changed = whole.clone();
+        changed[whole.len() / 3] ^= 1;
+        fs::write(case.to("changed"), &changed).expect("a stream");
+        refused("changed", "stream");
+    }
+    fs::write(case.to("other"), [b'x'; 4096]).expect("a file");
+    refused("other", "no stream of sluice backup");
+    // A disk that gets full: a file that cannot grow.
+    let plain = case.restore("plain", &target);
+    let mut limited = Command::new("sh");
+    limited.args(["-c", "trap '' XFSZ; ulimit -f 4096; exec \"$0\" \"$@\""]);
+    limited.arg(plain.get_program()).args(plain.get_args());
+    run(&mut limited).refuses("the disk is full");
+    assert!(is_empty(&target), "a half restore");
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_the_backup() {
+    let case = Case::with_tables("a_reader_that_goes_away");
+    case.fill();
+    let address = format!("mysql://root@localhost/?socket={}", case.d.socket().display());
+    let mut piped = Command::new("sh");
+    let script =
+        "{ \"$0\" backup \"$1\" --to - ; echo \"code $?\" >&2; } | head -c 100000 > /dev/null";
+    piped.args(["-c", script]).arg(&case.program).arg(&address);
+    let ended = wait(spawn(&mut piped));
+    says("cannot write the stream", &ended.err);
+    says("code 1", &ended.err);
+    case.nothing_is_kept();
+    run(&mut case.backup("b", &["--compress"])).refuses("--compress is for a stream");
+    assert!(is_empty(&case.to("b")));
+}
