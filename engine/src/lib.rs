@@ -74,6 +74,7 @@ mod binlog;
 mod btree;
 mod buffer;
 mod catalog;
+mod cipher;
 pub mod db;
 #[allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "it is the seam")]
 pub mod os;

@@ -13,17 +13,21 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// A room of the engine and the rooms that it may import.
-const ROOMS: [(&str, &[&str]); 10] = [
+const ROOMS: [(&str, &[&str]); 11] = [
     ("base", &[]),
     ("os", &["base"]),
-    ("wal", &["base", "os"]),
-    ("store", &["base", "os"]),
+    ("cipher", &["base", "os"]),
+    ("wal", &["base", "os", "cipher"]),
+    ("store", &["base", "os", "cipher"]),
     ("buffer", &["base", "os", "store"]),
     ("btree", &["base", "wal", "buffer"]),
     ("txn", &["base", "os", "wal", "buffer", "btree"]),
     ("binlog", &["base", "os", "wal"]),
     ("catalog", &["base", "btree", "txn"]),
-    ("db", &["base", "os", "wal", "store", "buffer", "btree", "txn", "binlog", "catalog"]),
+    (
+        "db",
+        &["base", "os", "cipher", "wal", "store", "buffer", "btree", "txn", "binlog", "catalog"],
+    ),
 ];
 
 /// The only files with `unsafe` code. Each says at its top why it is sound.

@@ -119,6 +119,7 @@ pub fn start(config: &AbiConfig, data_dir: PathBuf, log_dir: Option<PathBuf>) ->
         compression: compression_of(config.compression).unwrap_or(Compression::Lz4),
         log_compression: log_compression_of(config.log_compression),
         space_percent: u64::from(config.space_amplification_pct),
+        encryption: None,
         background: true,
     };
     let engine = Engine::open(WatchedOs::new(), config, Arc::new(Host))?;

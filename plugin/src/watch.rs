@@ -151,6 +151,10 @@ impl Os for WatchedOs {
         self.0.now_ns()
     }
 
+    fn random(&self, out: &mut [u8]) -> Result<()> {
+        self.0.random(out)
+    }
+
     fn entropy(&self) -> u64 {
         self.0.entropy()
     }

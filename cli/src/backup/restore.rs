@@ -138,7 +138,7 @@ fn recover(stage: &Path) -> Result<Settled> {
     pace::phase("recovering the engine");
     let keeps = |name: &str| has_definition(stage, name);
     let dir = stage.join(ENGINE);
-    let settled = settle(RealOs::new(), &dir, Geometry::default(), Arc::new(Words), &keeps);
+    let settled = settle(RealOs::new(), &dir, Geometry::default(), Arc::new(Words), None, &keeps);
     let settled = settled.map_err(|e| format!("the backup cannot be recovered: {e}"))?;
     let _ = fs::remove_file(dir.join("lock"));
     Ok(settled)

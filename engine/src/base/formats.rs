@@ -9,7 +9,8 @@
 //!    of a version that the release does not know (rules M20).
 //! 2. A start writes the control file, in the newest format, before it appends to the log; the
 //!    superblock follows with the first checkpoint. From then on older releases refuse the files.
-//! 3. The entry of a release never changes. A new format is a new entry, and the readers of the
+//! 3. A directory is of [`ENCRYPTED`] from the moment on when something in it may be encrypted.
+//! 4. The entry of a release never changes. A new format is a new entry, and the readers of the
 //!    entries from [`OLDEST_READ`] on stay.
 
 use super::error::{Error, Result};
@@ -59,7 +60,7 @@ pub struct Format {
     pub definition: u8,
 }
 
-/// Format n has place n - 1.
+/// The formats of directories without encryption: format n has place n - 1.
 pub const FORMATS: [Format; 2] = [
     Format {
         since: Release(0, 1, 0),
@@ -90,20 +91,23 @@ pub const FORMATS: [Format; 2] = [
     },
 ];
 
+/// Format 3: that of directories which are encrypted, or were once. All else is as in [`CURRENT`].
+pub const ENCRYPTED: Format = Format { store: 4, log: 3, ..CURRENT };
+
 /// Place of the oldest format that is read.
 const OLDEST_READ: usize = 0;
 
-/// The format that this release writes.
+/// The format that this release writes without encryption.
 pub const CURRENT: Format = FORMATS[FORMATS.len() - 1];
 /// Versions of the superblock that are read.
-pub const STORES: RangeInclusive<u32> = FORMATS[OLDEST_READ].store..=CURRENT.store;
+pub const STORES: RangeInclusive<u32> = FORMATS[OLDEST_READ].store..=ENCRYPTED.store;
 /// Versions of the log's files that are read.
-pub const LOGS: RangeInclusive<u32> = FORMATS[OLDEST_READ].log..=CURRENT.log;
+pub const LOGS: RangeInclusive<u32> = FORMATS[OLDEST_READ].log..=ENCRYPTED.log;
 
 /// Number and first release of the format whose superblocks have this version.
 pub fn of_store(version: u32) -> Option<(usize, Release)> {
-    let place = FORMATS.iter().position(|format| format.store == version)?;
-    Some((place + 1, FORMATS[place].since))
+    let all = FORMATS.iter().chain([&ENCRYPTED]).zip(1..);
+    all.filter(|(format, _)| format.store == version).map(|(f, number)| (number, f.since)).next()
 }
 
 /// Number and first release of the format that this release writes.
@@ -151,6 +155,7 @@ mod tests {
     #[test]
     fn each_format_raises_the_superblock_and_the_log() {
         assert_eq!(faults(&FORMATS), Vec::<String>::new());
+        const { assert!(ENCRYPTED.store > CURRENT.store && ENCRYPTED.log > CURRENT.log) };
         let next = Format { since: Release(0, 3, 0), row: CURRENT.row + 1, ..CURRENT };
         assert_eq!(faults(&[CURRENT, next]).len(), 1);
         let store = Format { store: CURRENT.store + 1, ..next };
@@ -162,7 +167,8 @@ mod tests {
     fn a_superblock_names_its_format() {
         assert_eq!(of_store(CURRENT.store), Some(newest()));
         assert_eq!(of_store(2), Some((1, Release(0, 1, 0))));
-        assert_eq!(of_store(CURRENT.store + 1), None);
+        assert_eq!(of_store(ENCRYPTED.store), Some((FORMATS.len() + 1, CURRENT.since)));
+        assert_eq!(of_store(ENCRYPTED.store + 1), None);
     }
 
     #[test]

@@ -1,8 +1,11 @@
 //! What the host of the engine chooses, and what the engine asks of its host.
 
+pub use crate::cipher::Keys;
 pub use crate::store::Compression;
 use crate::store::SPACE_PERCENT;
+use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// When a commit is durable (MariaDB users know the numbers from `innodb_flush_log_at_trx_commit`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +22,21 @@ pub enum FlushAtCommit {
 /// What the page map takes beside the pool unless told otherwise.
 const MAP_SHARE: u64 = 16;
 const MAP_BYTES_MIN: u64 = 16 << 20;
+
+/// Encryption at rest.
+#[derive(Clone)]
+pub struct Encryption {
+    pub keys: Arc<dyn Keys>,
+    /// The key that everything is written under from now on; `None`: it is written plain. What is
+    /// there stays as it is until it is written anew.
+    pub writes_under: Option<u32>,
+}
+
+impl fmt::Debug for Encryption {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Encryption under {:?}", self.writes_under)
+    }
+}
 
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -38,6 +56,8 @@ pub struct Config {
     /// What the page store may take in the long run, in percent of its live bytes: less space costs
     /// more writes. 110 to 400.
     pub space_percent: u64,
+    /// Without keys a directory that is encrypted is refused.
+    pub encryption: Option<Encryption>,
     /// Start the background threads. Without them the owner calls [`super::Engine::step`].
     pub background: bool,
 }
@@ -54,6 +74,7 @@ impl Config {
             compression: Compression::Lz4,
             log_compression: Compression::Lz4,
             space_percent: SPACE_PERCENT,
+            encryption: None,
             background: true,
         }
     }

@@ -95,6 +95,11 @@ pub(crate) struct Parts {
 }
 
 impl Engine {
+    /// Whether what is written is encrypted.
+    pub(crate) fn encrypts(&self) -> bool {
+        self.config.encryption.as_ref().is_some_and(|e| e.writes_under.is_some())
+    }
+
     pub(crate) fn new(parts: Parts) -> Arc<Engine> {
         Arc::new(Engine {
             settings: Settings::new(&parts.config),

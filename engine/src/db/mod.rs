@@ -52,10 +52,12 @@ mod workers;
 pub use crate::binlog::{Binlog, Completion, Decision, Fallback, Setting, Verdict, Write};
 pub use crate::btree::{Direction, RangeEstimate};
 pub use crate::catalog::{IndexStatistics, TableStatistics};
+/// Keys that are no secret, for tests and for the simulator.
+pub use crate::cipher::FixedKeys;
 pub use crate::txn::{Isolation, ReadMode, Savepoint, WaitPolicy};
 pub use callbacks::{KeyParts, Killed, RowNames};
 pub use check::{CheckDepth, TableReport};
-pub use config::{Compression, Config, FlushAtCommit, Host, Level, NoHost};
+pub use config::{Compression, Config, Encryption, FlushAtCommit, Host, Keys, Level, NoHost};
 pub use ddl::{AlteredIndex, FoundTwice, IndexBuild};
 pub use engine::Engine;
 pub use recovery::Geometry;

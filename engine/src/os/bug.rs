@@ -88,6 +88,8 @@ pub enum Bug {
     BackupLogFreedEarly,
     /// A long value that a new version of its row takes over is deleted with the old version.
     KeptValueDeleted,
+    /// The image of a page is written as it is, though encryption is on.
+    ImageNotEncrypted,
 }
 
 #[cfg(feature = "sim")]
@@ -134,5 +136,6 @@ impl Bug {
         Bug::BackupSegmentsReused,
         Bug::BackupLogFreedEarly,
         Bug::KeptValueDeleted,
+        Bug::ImageNotEncrypted,
     ];
 }

@@ -73,6 +73,8 @@ pub trait Os: Send + Sync {
     /// Nanoseconds of a clock that never goes back.
     fn now_ns(&self) -> u64;
     fn entropy(&self) -> u64;
+    /// Bytes that nobody can guess: for keys.
+    fn random(&self, out: &mut [u8]) -> Result<()>;
 }
 
 /// One open file. Offsets and lengths are bytes.

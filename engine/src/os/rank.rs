@@ -158,6 +158,12 @@ ranks! {
     LogCause,
     LogWaiter,
 
+    // `cipher`: under the locks of all that is written and read.
+    /// `cipher`: the key that is written under.
+    CipherNewest,
+    /// `cipher`: keys by their origin.
+    CipherDerived,
+
     // Inspection of a stopped directory: it stands where files are.
     OverlayNames,
     OverlayLayer,

@@ -146,6 +146,13 @@ impl Os for RealOs {
         u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
+    fn random(&self, out: &mut [u8]) -> Result<()> {
+        use std::io::Read;
+        let path = Path::new("/dev/urandom");
+        let mut device = std::fs::File::open(path).map_err(|e| Error::io("open", path, e))?;
+        device.read_exact(out).map_err(|e| Error::io("read", path, e))
+    }
+
     fn entropy(&self) -> u64 {
         use std::hash::{BuildHasher, Hasher};
         std::collections::hash_map::RandomState::new().build_hasher().finish()

@@ -499,6 +499,13 @@ impl Os for SimOs {
         world.clock_ns
     }
 
+    fn random(&self, out: &mut [u8]) -> Result<()> {
+        for piece in out.chunks_mut(8) {
+            piece.copy_from_slice(&self.entropy().to_le_bytes()[..piece.len()]);
+        }
+        Ok(())
+    }
+
     fn entropy(&self) -> u64 {
         self.rng.lock().next_u64()
     }

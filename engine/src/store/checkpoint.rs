@@ -10,7 +10,7 @@
 
 use super::checkpointer::Checkpointer;
 use super::counters::add;
-use super::engine::{remove_obsolete, Store};
+use super::engine::{encrypt_note, proof, remove_obsolete, Store};
 use super::mapfile::{self, ChangeLog};
 use super::snapshot::{write_snapshot, Failure, Written};
 use super::state::Capture;
@@ -144,11 +144,17 @@ impl Store {
             flush_log_past(capture.sums.max_lsn)?;
         }
 
+        let cipher = self.cipher.as_deref();
+        if let Some(cipher) = cipher {
+            cipher.refresh();
+        }
+        let note = encrypt_note(cipher, self.seed, note)?;
         let mut sb = cp.current;
+        sb.proof = proof(cipher, sb.proof)?;
         sb.generation += 1;
         sb.max_page = capture.max_page.0;
         let log = new_map.map_or(&cp.changes, |new| &new.changes);
-        let appended = log.append(note, &capture.sums, &capture.changes);
+        let appended = log.append(&note, &capture.sums, &capture.changes);
         let changes = appended.map_err(|error| self.poisoned_by(error))?;
         add(&self.counters.map_bytes, changes.end() - log.end());
         (sb.changes_end, sb.changes_chain) = (changes.end(), changes.chain());

@@ -9,7 +9,7 @@ use super::map::PageMap;
 use super::mapfile::{self, ChangeLog};
 use super::pages::{PagesFile, StreamKind};
 use super::policy::SPACE_PERCENT;
-use super::record::{self, Packed};
+use super::record::{self, Fault, Packed};
 use super::segments::RESERVED_SEGMENTS;
 use super::snapshot::{write_snapshot, Failure, Snapshot};
 use super::state::State;
@@ -18,10 +18,12 @@ use super::superblock::{self, Superblock, SLOTS};
 use super::victim::Collector;
 use super::{PageWrite, StoreOptions};
 use crate::base::{Error, Lsn, PageId, Result, TreeId, BLOCK_BYTES, PAGE_BYTES};
+use crate::cipher::{self, Cipher};
 use crate::os::planted::{self, Bug};
 use crate::os::rank::Rank;
 use crate::os::sync::{Mutex, Ranked, RwLock};
 use crate::os::{File, OpenMode, Os};
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::Arc;
@@ -38,6 +40,7 @@ pub struct Store {
     pub(super) dir: PathBuf,
     pub(super) segment_bytes: u64,
     pub(super) seed: u32,
+    pub(super) cipher: Option<Arc<Cipher>>,
     pub(super) pages: PagesFile,
     pub(super) state: RwLock<State>,
     pub(super) epochs: Epochs,
@@ -132,8 +135,12 @@ impl Store {
             let place = slots.path().display().to_string();
             return Err(Error::corrupt("both slots of the superblock are damaged", place));
         };
+        if let Some(proof) = &sb.proof {
+            cipher::check_proof_with(options.cipher.as_deref(), proof)?;
+        }
         check_segment_bytes(sb.segment_bytes)?;
         let (mut map, changes, note, sums) = load_map(&*os, &dir, &sb, options.map_bytes)?;
+        let note = decrypt_note(options.cipher.as_deref(), sb.seed, note)?;
         let file = os.open(&pages_path(&dir), direct)?;
         let count = check_loaded(&mut map, &sums, &sb, &*file)?;
         let mut state = State::load(map, sums, sb.segment_bytes, count);
@@ -148,6 +155,7 @@ impl Store {
         let store = Store {
             seed: sb.seed,
             segment_bytes: sb.segment_bytes,
+            cipher: options.cipher,
             pages: PagesFile::new(file, sb.segment_bytes),
             state: RwLock::ranked(Rank::StoreState, state),
             epochs: Epochs::default(),
@@ -196,9 +204,12 @@ impl Store {
     fn read_record(&self, page: PageId, entry: Entry, out: &mut [u8]) -> Result<()> {
         let verdict = self.pages.fetch(entry.place(), entry.record_bytes(), |bytes| {
             let head = self.check_record(page, entry, bytes)?;
-            record::unpack(&head, bytes, out)
+            record::unpack(&head, bytes, out, self.cipher.as_deref())
         })?;
-        verdict.map_err(|why| self.corrupt(page, entry, why))
+        verdict.map_err(|fault| match fault {
+            Fault::Damaged(why) => self.corrupt(page, entry, why),
+            Fault::Locked(error) => error,
+        })
     }
 
     /// Checks that `bytes` begin with exactly the record that the map names.
@@ -236,7 +247,7 @@ impl Store {
                 let (bytes, limit) = (write.page.0 as usize, PAGE_ID_MAX as usize);
                 return Err(Error::TooLarge { what: "page id", bytes, limit });
             }
-            records.push(record::pack(self.seed, write)?);
+            records.push(record::pack(self.seed, write, self.cipher.as_deref())?);
         }
         let (mut pins, mut unwritten) = (Vec::with_capacity(records.len()), Vec::new());
         records.retain(|record| match self.pin([record.page].into_iter()) {
@@ -414,7 +425,54 @@ fn write_empty_store(os: &dyn Os, options: &StoreOptions, seed: u32) -> Result<S
         changes_end: changes.end(),
         changes_chain: changes.chain(),
         last_batch_at: changes.last_batch_at(),
+        proof: proof(options.cipher.as_deref(), None)?,
     })
+}
+
+/// What the next superblock has to show that keys are right.
+pub(super) fn proof(cipher: Option<&Cipher>, last: Option<Proof>) -> Result<Option<Proof>> {
+    match cipher.and_then(|cipher| Some((cipher, cipher.newest()?))) {
+        Some((cipher, newest)) if last.is_none_or(|last| cipher::name_of(&last) != newest) => {
+            cipher.proof().map(Some)
+        }
+        _ => Ok(last),
+    }
+}
+
+type Proof = [u8; cipher::ENVELOPE_BYTES];
+
+/// The first byte of an encrypted note. The notes themselves are somebody else's, and begin otherwise.
+const ENCRYPTED_NOTE: u8 = 0xff;
+
+fn note_context(seed: u32) -> [u8; 8] {
+    let mut context = *b"note\0\0\0\0";
+    context[4..].copy_from_slice(&seed.to_le_bytes());
+    context
+}
+
+/// A note as the change log has it: what users call their transactions is in it.
+pub(super) fn encrypt_note<'a>(
+    cipher: Option<&Cipher>,
+    seed: u32,
+    note: &'a [u8],
+) -> Result<Cow<'a, [u8]>> {
+    let Some(cipher) = cipher.filter(|cipher| cipher.encrypts() && !note.is_empty()) else {
+        return Ok(note.into());
+    };
+    let mut encrypted = vec![ENCRYPTED_NOTE];
+    encrypted.resize(1 + cipher::ENVELOPE_BYTES, 0);
+    encrypted.extend_from_slice(note);
+    cipher.encrypt(&note_context(seed), &mut encrypted[1..])?;
+    Ok(encrypted.into())
+}
+
+pub(super) fn decrypt_note(cipher: Option<&Cipher>, seed: u32, note: Vec<u8>) -> Result<Vec<u8>> {
+    match note.split_first() {
+        Some((&ENCRYPTED_NOTE, encrypted)) => {
+            cipher::decrypt_with(cipher, &note_context(seed), encrypted)
+        }
+        _ => Ok(note),
+    }
 }
 
 /// Reads the directory of the snapshot and the change log, and no leaf.

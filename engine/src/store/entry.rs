@@ -2,6 +2,7 @@
 
 use crate::base::codec::{put_u32, put_u64, put_varint, Reader};
 use crate::base::{Lsn, Result, TreeId, PAGE_BYTES};
+use crate::cipher::ENVELOPE_BYTES;
 
 /// Bounds the upper level, also for ids that a caller or a file got wrong (1 PiB of pages).
 pub const PAGE_ID_MAX: u64 = (1 << 36) - 1;
@@ -9,9 +10,10 @@ const PLACE_BITS: u32 = 48;
 /// First offset that an entry cannot name.
 pub const PLACE_END: u64 = 1 << PLACE_BITS;
 
-/// Before the payload of a record, which is at most a page: `record.rs` has the layout.
+/// Before the payload of a record, which is at most a page and an envelope: `record.rs` has the layout.
 pub const HEADER_BYTES: usize = 28;
-pub const RECORD_BYTES_MAX: usize = HEADER_BYTES + PAGE_BYTES;
+pub const RECORD_BYTES_MAX: usize = HEADER_BYTES + PAYLOAD_BYTES_MAX;
+pub const PAYLOAD_BYTES_MAX: usize = ENVELOPE_BYTES + PAGE_BYTES;
 
 /// Identity and place of a page's newest record. The record must match all of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

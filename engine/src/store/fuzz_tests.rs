@@ -29,7 +29,7 @@ fn fuzz_page_records() {
     let packed = |compression| {
         let (page_id, tree, lsn) = (PageId(5), TreeId(16), Lsn(77));
         let write = PageWrite { page: page_id, tree, lsn, bytes: &page, compression };
-        record::pack(9, &write).unwrap().bytes
+        record::pack(9, &write, None).unwrap().bytes
     };
     let corpus = [packed(Compression::Lz4), packed(Compression::Zstd(3))];
     let mut out = vec![0; PAGE_BYTES];
@@ -37,7 +37,7 @@ fn fuzz_page_records() {
         let _ = record::verify(9, bytes);
         // As if the checksum had held.
         if let Ok(head) = record::header(bytes) {
-            let _ = record::unpack(&head, bytes, &mut out);
+            let _ = record::unpack(&head, bytes, &mut out, None);
         }
     });
 }

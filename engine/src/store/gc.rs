@@ -177,6 +177,14 @@ impl Store {
             still_live
         });
         drop(state);
+        if let Some(cipher) = self.cipher.as_deref().filter(|cipher| cipher.encrypts()) {
+            for record in &mut records {
+                // One whose key is missing is moved as it is: nothing is lost by that.
+                if let Ok(Some(bytes)) = record::renewed(self.seed, &record.bytes, cipher) {
+                    record.bytes = bytes;
+                }
+            }
+        }
         let moved_bytes = Cell::new(0);
         let done = self.append(StreamKind::Survivors, &records, &|state, i, place| {
             let (page, old) = entries[i];

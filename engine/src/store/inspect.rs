@@ -1,14 +1,15 @@
 //! The store's files for tools and people: where a page lies, and the files as they are on disk
 //! without opening them for work.
 
-use super::engine::{is_named, load_map, pages_path, superblock_path, Store};
+use super::engine::{decrypt_note, is_named, load_map, pages_path, superblock_path, Store};
 use super::entry::{Entry, RECORD_BYTES_MAX};
 use super::map::{leaf_of, page_at, PageMap};
 use super::mapfile;
-use super::record;
+use super::record::{self, Fault};
 use super::sums::Sums;
 use super::superblock::{self, Superblock};
 use crate::base::{Error, Lsn, PageId, Result, TreeId, BLOCK_BYTES, PAGE_BYTES};
+use crate::cipher::{self, Cipher, KeyName};
 use crate::os::{AlignedBuf, File, OpenMode, Os};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -86,6 +87,13 @@ pub struct StoreFiles {
     map: PageMap,
     sums: Sums,
     sb: Superblock,
+    cipher: Option<Arc<Cipher>>,
+}
+
+fn proof_of(os: &dyn Os, dir: &Path) -> Option<[u8; cipher::ENVELOPE_BYTES]> {
+    let direct = OpenMode { create: false, direct: true };
+    let file = os.open(&superblock_path(dir), direct).ok()?;
+    superblock::read(&*file).ok()?.newest?.1.proof
 }
 
 /// Paths that belong to a store of map generation `generation`.
@@ -100,7 +108,7 @@ pub fn file_names(dir: &Path, generation: u64) -> [PathBuf; 4] {
 
 impl StoreFiles {
     /// Reads superblock, page map and note; writes nothing.
-    pub fn read(os: &dyn Os, dir: &Path) -> Result<StoreFiles> {
+    pub fn read(os: &dyn Os, dir: &Path, cipher: Option<Arc<Cipher>>) -> Result<StoreFiles> {
         let direct = OpenMode { create: false, direct: true };
         let slots = os.open(&superblock_path(dir), direct)?;
         let found = superblock::read(&*slots)?;
@@ -109,6 +117,7 @@ impl StoreFiles {
             return Err(Error::corrupt("both slots of the superblock are damaged", place));
         };
         let (map, _, note, sums) = load_map(os, dir, &sb, 0)?;
+        let note = decrypt_note(cipher.as_deref(), sb.seed, note)?;
         let pages = os.open(&pages_path(dir), direct)?;
         let header = StoreHeader {
             version: found.version,
@@ -120,7 +129,20 @@ impl StoreFiles {
             damaged_slots: found.damaged,
             slots_differ: !found.same,
         };
-        Ok(StoreFiles { header, note, pages, map, sums, sb })
+        Ok(StoreFiles { header, note, pages, map, sums, sb, cipher })
+    }
+
+    /// Refused if the directory is encrypted and `cipher` has not the keys. Damage is for others to find.
+    pub fn check_keys(os: &dyn Os, dir: &Path, cipher: Option<&Cipher>) -> Result<()> {
+        match proof_of(os, dir) {
+            Some(proof) => cipher::check_proof_with(cipher, &proof),
+            None => Ok(()),
+        }
+    }
+
+    /// The key that a directory is, or was, written under.
+    pub fn key_of(os: &dyn Os, dir: &Path) -> Option<KeyName> {
+        proof_of(os, dir).as_ref().map(cipher::name_of)
     }
 
     pub fn path(&self) -> &Path {
@@ -188,7 +210,10 @@ impl StoreFiles {
             return Err(fail("record is not the one that the page map names"));
         }
         let mut out = vec![0; PAGE_BYTES];
-        record::unpack(&head, bytes, &mut out).map_err(fail)?;
+        record::unpack(&head, bytes, &mut out, self.cipher.as_deref()).map_err(|e| match e {
+            Fault::Damaged(why) => fail(why),
+            Fault::Locked(error) => error,
+        })?;
         Ok(out)
     }
 }

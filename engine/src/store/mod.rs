@@ -80,7 +80,9 @@ pub use inspect::{file_names, PagePlace, StoreFiles, StoreHeader};
 pub use policy::SPACE_PERCENT;
 
 use crate::base::{Lsn, PageId, TreeId};
+use crate::cipher::Cipher;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 #[derive(Clone, Debug)]
 pub struct StoreOptions {
@@ -90,6 +92,8 @@ pub struct StoreOptions {
     /// Memory for the page map, 24 bytes a page, and half of it the most that its change log may
     /// take on disk (or a segment, if that is more).
     pub map_bytes: usize,
+    /// Opens what is encrypted, and encrypts, if it does, what is written.
+    pub cipher: Option<Arc<Cipher>>,
 }
 
 impl StoreOptions {
@@ -97,7 +101,7 @@ impl StoreOptions {
 
     #[cfg(test)]
     pub fn new(dir: impl Into<PathBuf>) -> StoreOptions {
-        StoreOptions { dir: dir.into(), segment_bytes: 8 << 20, map_bytes: 16 << 20 }
+        StoreOptions { dir: dir.into(), segment_bytes: 8 << 20, map_bytes: 16 << 20, cipher: None }
     }
 }
 

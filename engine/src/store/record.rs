@@ -1,25 +1,29 @@
 //! A page image as it lies in the pages file, and its compression.
 //!
 //! ```text
-//! byte 0       kind: 0 padding to the next block, 1 image (other values are left for deltas)
+//! byte 0       kind: 0 padding to the next block, 1 image, 2 encrypted image (others are left for deltas)
 //! byte 1       codec: 0 raw, 1 LZ4 block, 2 zstd frame
 //! byte 2..4    payload bytes
 //! byte 4..8    CRC-32C of all other bytes of the record, seeded with the store's identity
 //! byte 8..16   page id
 //! byte 16..24  page LSN
 //! byte 24..28  tree id
-//! byte 28..    payload
+//! byte 28..    payload; of kind 2 an envelope (`cipher`) and the encrypted payload
 //! ```
 //! Records are packed without alignment; all integers are little-endian.
 
-use super::entry::{Entry, HEADER_BYTES, RECORD_BYTES_MAX};
+use super::entry::{Entry, HEADER_BYTES, PAYLOAD_BYTES_MAX, RECORD_BYTES_MAX};
 use super::{Compression, PageWrite};
 use crate::base::checksum::checksum;
 use crate::base::codec::Reader;
 use crate::base::compress::{compress, decompress, CODEC_LZ4, CODEC_RAW, CODEC_ZSTD};
-use crate::base::{Lsn, PageId, Result, TreeId, PAGE_BYTES};
+use crate::base::{Error, Lsn, PageId, Result, TreeId, PAGE_BYTES};
+use crate::cipher::{self, Cipher, ENVELOPE_BYTES};
+use crate::os::planted::{self, Bug};
+use std::borrow::Cow;
 
 pub const KIND_IMAGE: u8 = 1;
+const KIND_ENCRYPTED: u8 = 2;
 
 /// A compressed form must save at least this much, else reading it costs more than it saves.
 const SAVING_BYTES_MIN: usize = PAGE_BYTES / 16;
@@ -46,6 +50,7 @@ impl Packed {
 
 #[derive(Clone, Copy, Debug)]
 pub struct Header {
+    is_encrypted: bool,
     codec: u8,
     pub checksum: u32,
     pub page: PageId,
@@ -54,19 +59,38 @@ pub struct Header {
     pub record_bytes: usize,
 }
 
-/// Compresses and frames one page; no lock is needed.
-pub fn pack(seed: u32, write: &PageWrite<'_>) -> Result<Packed> {
+/// Why a verified record gives no page.
+#[derive(Debug)]
+pub enum Fault {
+    Damaged(&'static str),
+    /// It is encrypted, and its key is not there.
+    Locked(Error),
+}
+
+impl From<&'static str> for Fault {
+    fn from(why: &'static str) -> Fault {
+        Fault::Damaged(why)
+    }
+}
+
+/// Compresses, encrypts and frames one page; no lock is needed.
+pub fn pack(seed: u32, write: &PageWrite<'_>, cipher: Option<&Cipher>) -> Result<Packed> {
     assert_eq!(write.bytes.len(), PAGE_BYTES);
-    let mut bytes = vec![0; HEADER_BYTES];
+    let forgets = planted::is(Bug::ImageNotEncrypted);
+    let encrypting = cipher.filter(|cipher| cipher.encrypts() && !forgets);
+    let mut bytes = vec![0; HEADER_BYTES + encrypting.map_or(0, |_| ENVELOPE_BYTES)];
     let codec = pack_page(write.compression, write.bytes, &mut bytes)?;
     let payload_bytes = bytes.len() - HEADER_BYTES;
-    assert!(payload_bytes > 0 && payload_bytes <= PAGE_BYTES);
-    bytes[0] = KIND_IMAGE;
+    assert!(payload_bytes > 0 && payload_bytes <= PAYLOAD_BYTES_MAX);
+    bytes[0] = if encrypting.is_some() { KIND_ENCRYPTED } else { KIND_IMAGE };
     bytes[1] = codec;
     bytes[2..4].copy_from_slice(&(payload_bytes as u16).to_le_bytes());
     bytes[8..16].copy_from_slice(&write.page.0.to_le_bytes());
     bytes[16..24].copy_from_slice(&write.lsn.0.to_le_bytes());
     bytes[24..28].copy_from_slice(&write.tree.0.to_le_bytes());
+    if let Some(cipher) = encrypting {
+        cipher.encrypt(&context_of(&bytes), &mut bytes[HEADER_BYTES..])?;
+    }
     let check = check_of(seed, &bytes);
     bytes[4..8].copy_from_slice(&check.to_le_bytes());
     Ok(Packed { page: write.page, tree: write.tree, lsn: write.lsn, bytes })
@@ -76,20 +100,29 @@ fn check_of(seed: u32, record: &[u8]) -> u32 {
     checksum(checksum(seed, &record[..4]), &record[8..])
 }
 
+/// The header without its check, which is over the encrypted bytes.
+fn context_of(record: &[u8]) -> [u8; HEADER_BYTES - 4] {
+    let mut context = [0; HEADER_BYTES - 4];
+    context[..4].copy_from_slice(&record[..4]);
+    context[4..].copy_from_slice(&record[8..HEADER_BYTES]);
+    context
+}
+
 /// Reads a header at the front of `bytes`; `Err` says why it cannot be one.
 pub fn header(bytes: &[u8]) -> std::result::Result<Header, &'static str> {
     let fail = |_| "record header is cut off";
     let mut reader = Reader::new(bytes, "record header");
     let kind = reader.u8().map_err(fail)?;
-    if kind != KIND_IMAGE {
+    if kind != KIND_IMAGE && kind != KIND_ENCRYPTED {
         return Err("record kind is unknown");
     }
     let codec = reader.u8().map_err(fail)?;
     let payload_bytes = usize::from(reader.u16().map_err(fail)?);
-    if payload_bytes == 0 || payload_bytes > PAGE_BYTES {
+    if payload_bytes == 0 || payload_bytes > PAYLOAD_BYTES_MAX {
         return Err("record length is out of range");
     }
     Ok(Header {
+        is_encrypted: kind == KIND_ENCRYPTED,
         codec,
         checksum: reader.u32().map_err(fail)?,
         page: PageId(reader.u64().map_err(fail)?),
@@ -116,24 +149,56 @@ pub fn unpack(
     head: &Header,
     bytes: &[u8],
     out: &mut [u8],
-) -> std::result::Result<(), &'static str> {
+    cipher: Option<&Cipher>,
+) -> std::result::Result<(), Fault> {
     assert_eq!(out.len(), PAGE_BYTES);
     let Some(payload) = bytes.get(HEADER_BYTES..head.record_bytes) else {
-        return Err("record is cut off");
+        return Err("record is cut off".into());
     };
+    let payload = match head.is_encrypted {
+        true => Cow::from(
+            cipher::decrypt_with(cipher, &context_of(bytes), payload).map_err(Fault::Locked)?,
+        ),
+        false => Cow::from(payload),
+    };
+    let payload = &payload[..];
     let done = match head.codec {
         CODEC_RAW if payload.len() == PAGE_BYTES => {
             out.copy_from_slice(payload);
             Some(PAGE_BYTES)
         }
         CODEC_LZ4 | CODEC_ZSTD => decompress(head.codec, payload, out),
-        _ => return Err("record codec is unknown"),
+        _ => return Err("record codec is unknown".into()),
     };
     if done == Some(PAGE_BYTES) {
         Ok(())
     } else {
-        Err("page does not decompress")
+        Err("page does not decompress".into())
     }
+}
+
+/// A verified record under the newest key; `None` if it is so already.
+pub fn renewed(seed: u32, record: &[u8], cipher: &Cipher) -> Result<Option<Vec<u8>>> {
+    let (head, payload) = record.split_at(HEADER_BYTES.min(record.len()));
+    let payload = match (head.first(), payload.first_chunk()) {
+        (Some(&KIND_ENCRYPTED), Some(envelope))
+            if cipher.newest() == Some(cipher::name_of(envelope)) =>
+        {
+            return Ok(None)
+        }
+        (Some(&KIND_ENCRYPTED), _) => Cow::from(cipher.decrypt(&context_of(record), payload)?),
+        _ => Cow::from(payload),
+    };
+    let mut bytes = head.to_vec();
+    bytes.resize(HEADER_BYTES + ENVELOPE_BYTES, 0);
+    bytes.extend_from_slice(&payload);
+    bytes[0] = KIND_ENCRYPTED;
+    let payload_bytes = (bytes.len() - HEADER_BYTES) as u16;
+    bytes[2..4].copy_from_slice(&payload_bytes.to_le_bytes());
+    cipher.encrypt(&context_of(&bytes), &mut bytes[HEADER_BYTES..])?;
+    let check = check_of(seed, &bytes);
+    bytes[4..8].copy_from_slice(&check.to_le_bytes());
+    Ok(Some(bytes))
 }
 
 /// Appends the payload to `bytes` and answers its codec.
@@ -148,6 +213,9 @@ fn pack_page(how: Compression, page: &[u8], bytes: &mut Vec<u8>) -> Result<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cipher::FixedKeys;
+    use std::sync::atomic::Ordering;
+    use std::sync::Arc;
 
     fn write(bytes: &[u8], compression: Compression) -> PageWrite<'_> {
         PageWrite { page: PageId(7), tree: TreeId(3), lsn: Lsn(99), bytes, compression }
@@ -160,14 +228,56 @@ mod tests {
         let hard: Vec<u8> = (0..PAGE_BYTES).map(|_| rng.next_u64() as u8).collect();
         for page in [&soft, &hard] {
             for how in [Compression::None, Compression::Lz4, Compression::Zstd(1)] {
-                let packed = pack(1, &write(page, how)).unwrap();
+                let packed = pack(1, &write(page, how), None).unwrap();
                 let mut out = vec![0; PAGE_BYTES];
                 let head = verify(1, &packed.bytes).unwrap();
-                unpack(&head, &packed.bytes, &mut out).unwrap();
+                unpack(&head, &packed.bytes, &mut out, None).unwrap();
                 assert_eq!(&out, page);
                 assert_eq!((head.page, head.tree, head.lsn), (PageId(7), TreeId(3), Lsn(99)));
                 assert!(verify(2, &packed.bytes).is_err(), "another store's record");
                 assert!(page != &soft || how == Compression::None || head.record_bytes < 2000);
+            }
+        }
+    }
+
+    #[test]
+    fn an_encrypted_page_has_its_check_without_a_key_and_opens_with_it() {
+        let keys = FixedKeys::new(1);
+        let os = crate::os::sim::SimOs::new(1);
+        let cipher = Cipher::new(&*os, Arc::clone(&keys) as _, Some(1)).unwrap();
+        let soft: Vec<u8> = (0..PAGE_BYTES).map(|i| (i / 64) as u8).collect();
+        let mut rng = crate::os::sim::SimRng::new(5);
+        let hard: Vec<u8> = (0..PAGE_BYTES).map(|_| rng.next_u64() as u8).collect();
+        for page in [&soft, &hard] {
+            for how in [Compression::None, Compression::Lz4, Compression::Zstd(1)] {
+                let plain = pack(1, &write(page, how), None).unwrap();
+                let packed = pack(1, &write(page, how), Some(&cipher)).unwrap();
+                assert_eq!(packed.bytes.len(), plain.bytes.len() + ENVELOPE_BYTES);
+                assert!(packed.bytes.len() <= RECORD_BYTES_MAX);
+                let head = verify(1, &packed.bytes).unwrap();
+                assert_eq!((head.page, head.tree, head.lsn), (PageId(7), TreeId(3), Lsn(99)));
+                let mut out = vec![0; PAGE_BYTES];
+                let locked = unpack(&head, &packed.bytes, &mut out, None);
+                assert!(matches!(locked, Err(Fault::Locked(Error::Refused(_)))));
+                unpack(&head, &packed.bytes, &mut out, Some(&cipher)).unwrap();
+                assert_eq!(&out, page);
+                let part = &page[..64];
+                assert!(!packed.bytes.windows(64).any(|w| w == part), "it is to be read");
+                keys.newest.store(2, Ordering::Relaxed);
+                cipher.refresh();
+                for old in [&plain, &packed] {
+                    let new = renewed(1, &old.bytes, &cipher).unwrap().unwrap();
+                    assert_eq!(new.len(), packed.bytes.len());
+                    let envelope = new[HEADER_BYTES..].first_chunk().unwrap();
+                    assert_eq!(cipher::name_of(envelope).version, 2);
+                    let head = verify(1, &new).unwrap();
+                    assert_eq!((head.page, head.lsn), (PageId(7), Lsn(99)));
+                    unpack(&head, &new, &mut out, Some(&cipher)).unwrap();
+                    assert_eq!(&out, page);
+                    assert_eq!(renewed(1, &new, &cipher).unwrap(), None);
+                }
+                keys.newest.store(1, Ordering::Relaxed);
+                cipher.refresh();
             }
         }
     }
@@ -179,12 +289,12 @@ mod tests {
         for _ in 0..300 {
             let page = vec![1; PAGE_BYTES];
             let how = if rng.chance(50) { Compression::Lz4 } else { Compression::Zstd(1) };
-            let mut bytes = pack(1, &write(&page, how)).unwrap().bytes;
+            let mut bytes = pack(1, &write(&page, how), None).unwrap().bytes;
             let at = rng.below(bytes.len() as u64) as usize;
             bytes[at] ^= 1 << rng.below(8);
             assert!(verify(1, &bytes).is_err());
             if let Ok(head) = header(&bytes) {
-                let _ = unpack(&head, &bytes, &mut out);
+                let _ = unpack(&head, &bytes, &mut out, None);
             }
         }
     }

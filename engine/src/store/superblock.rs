@@ -10,6 +10,7 @@
 use crate::base::checksum::checksum;
 use crate::base::codec::{put_u32, put_u64, Reader};
 use crate::base::{formats, Result, BLOCK_BYTES};
+use crate::cipher::ENVELOPE_BYTES;
 use crate::os::planted::{self, Bug};
 use crate::os::{AlignedBuf, File};
 
@@ -45,6 +46,8 @@ pub struct Superblock {
     pub changes_chain: u32,
     /// The last batch of the change log, which holds the checkpoint note.
     pub last_batch_at: u64,
+    /// Shows whether keys are the right ones, and that the directory may hold encrypted bytes.
+    pub proof: Option<[u8; ENVELOPE_BYTES]>,
 }
 
 impl Superblock {
@@ -61,17 +64,24 @@ impl Superblock {
         put_u64(&mut body, self.changes_end);
         put_u32(&mut body, self.changes_chain);
         put_u64(&mut body, self.last_batch_at);
+        let format = match &self.proof {
+            Some(proof) => {
+                body.extend_from_slice(proof);
+                formats::ENCRYPTED
+            }
+            None => formats::CURRENT,
+        };
         let mut block = AlignedBuf::new(BLOCK_BYTES);
         block[..8].copy_from_slice(&MAGIC.to_le_bytes());
-        block[8..CHECK_AT].copy_from_slice(&formats::CURRENT.store.to_le_bytes());
+        block[8..CHECK_AT].copy_from_slice(&format.store.to_le_bytes());
         block[BODY_AT..BODY_AT + body.len()].copy_from_slice(&body);
-        block[SINCE_AT..].copy_from_slice(&formats::CURRENT.since.to_u32().to_le_bytes());
+        block[SINCE_AT..].copy_from_slice(&format.since.to_u32().to_le_bytes());
         let check = check_of(&block);
         block[CHECK_AT..BODY_AT].copy_from_slice(&check.to_le_bytes());
         block
     }
 
-    fn decode(body: &[u8]) -> Result<Superblock> {
+    fn decode(version: u32, body: &[u8]) -> Result<Superblock> {
         let mut r = Reader::new(body, "superblock");
         Ok(Superblock {
             generation: r.u64()?,
@@ -85,6 +95,10 @@ impl Superblock {
             changes_end: r.u64()?,
             changes_chain: r.u32()?,
             last_batch_at: r.u64()?,
+            proof: match version == formats::ENCRYPTED.store {
+                true => r.take(ENVELOPE_BYTES)?.first_chunk().copied(),
+                false => None,
+            },
         })
     }
 
@@ -123,7 +137,7 @@ pub(super) fn parse(block: &[u8], place: &str) -> Result<Option<Superblock>> {
     }
     let since = Reader::new(block.get(SINCE_AT..).unwrap_or_default(), "superblock").u32()?;
     formats::check(place, version, since, &formats::STORES)?;
-    Superblock::decode(r.rest()).map(Some)
+    Superblock::decode(version, r.rest()).map(Some)
 }
 
 /// What a superblock file holds.

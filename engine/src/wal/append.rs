@@ -1,7 +1,10 @@
 //! The log as its users see it: append, admission, retention, statistics.
 
 use super::election::Election;
-use super::format::{Control, BLOCK, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, STREAM_START};
+use super::format::{
+    Control, BATCH_HEADER_BYTES, BLOCK, ENCRYPTED_HEAD_BYTES, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN,
+    STREAM_START,
+};
 use super::pack::Packer;
 use super::ring::{Geometry, Ring};
 use super::segments::{create_segment, segment_path, Fresh, Segments};
@@ -10,6 +13,7 @@ use super::waiter::Waiter;
 use super::{Appended, WalOptions};
 use crate::base::compress::Compression;
 use crate::base::{Error, Lsn, Result};
+use crate::cipher::Cipher;
 use crate::os::planted::{self, Bug};
 use crate::os::rank::Rank;
 use crate::os::sync::{Mutex, Ranked};
@@ -69,10 +73,12 @@ impl Wal {
         // The upper half tells this log from all others, the lower one counts openings.
         let identity = os.entropy() >> 1 & !u64::from(u32::MAX);
         let incarnation = identity | 1;
-        let control = Control { segment_bytes, incarnation, start: STREAM_START };
+        let encrypted = encrypts(&options).is_some();
+        let control = Control { segment_bytes, incarnation, start: STREAM_START, encrypted };
         create_control(&*os, &options.dir, &control)?;
         let segments =
-            Segments::new(Arc::clone(&os), options.dir.clone(), segment_bytes, 0, [file].into());
+            Segments::new(Arc::clone(&os), options.dir.clone(), segment_bytes, 0, [file].into())
+                .with_cipher(options.cipher.clone());
         Ok(Wal::assemble(os, options, control, segments))
     }
 
@@ -87,7 +93,12 @@ impl Wal {
             segment_bytes: control.segment_bytes,
             chunk_bytes: chunk_bytes.next_multiple_of(BLOCK),
             cache_bytes: options.cache_bytes,
+            head_bytes: match encrypts(&options) {
+                Some(_) => ENCRYPTED_HEAD_BYTES,
+                None => BATCH_HEADER_BYTES,
+            },
         };
+        let packer = Packer::new(options.compression, encrypts(&options).cloned());
         Arc::new(Wal {
             os,
             dir: options.dir,
@@ -96,10 +107,7 @@ impl Wal {
             ring: Ring::new(control.start, geometry),
             segments,
             election: Mutex::ranked(Rank::LogElection, Election::default()),
-            io: Mutex::ranked(
-                Rank::LogIo,
-                Io { unsynced: Vec::new(), packer: Packer::new(options.compression) },
-            ),
+            io: Mutex::ranked(Rank::LogIo, Io { unsynced: Vec::new(), packer }),
             durable: AtomicU64::new(control.start),
             counters: Counters::default(),
             poisoned: AtomicBool::new(false),
@@ -292,6 +300,11 @@ impl Wal {
         }
         Ok(())
     }
+}
+
+/// The cipher of the batches that are written, if they are encrypted.
+pub(super) fn encrypts(options: &WalOptions) -> Option<&Arc<Cipher>> {
+    options.cipher.as_ref().filter(|cipher| cipher.encrypts())
 }
 
 fn is_planted_failure(error: &Error) -> bool {

@@ -5,6 +5,7 @@ use super::tests::{anchor_at, options, recover, Records, DIR};
 use super::*;
 use crate::base::compress::Compression;
 use crate::base::{Error, Result};
+use crate::cipher::{Cipher, FixedKeys};
 use crate::os::sim::{Fault, SimOs, SimRng};
 use crate::os::{OpenMode, Os};
 use std::path::Path;
@@ -69,11 +70,19 @@ fn random_options(rng: &mut SimRng) -> WalOptions {
     }
 }
 
+fn some_cipher(seed: u64, encrypts: bool) -> Option<Arc<Cipher>> {
+    let os = SimOs::new(seed);
+    Some(Cipher::new(&*os, FixedKeys::new(3), encrypts.then_some(1)).unwrap())
+}
+
 impl Run {
     fn new(seed: u64) -> (Run, Arc<Wal>) {
         let os = SimOs::new(seed);
         let mut rng = SimRng::new(seed + 1_000_000);
-        let options = random_options(&mut rng);
+        let mut options = random_options(&mut rng);
+        if seed % 3 == 0 {
+            options.cipher = some_cipher(seed, true);
+        }
         let wal = Wal::create(os.clone(), options.clone()).unwrap();
         let begin = wal.end();
         let anchor = anchor_at(begin, begin);
@@ -185,6 +194,10 @@ impl Run {
             let interrupted = self.rng.chance(40);
             if interrupted {
                 self.os.fail_after(self.rng.below(12), Fault::PowerCut);
+            }
+            if self.options.cipher.is_some() {
+                // A new life, with or without encryption of what it writes.
+                self.options.cipher = some_cipher(self.rng.next_u64(), self.rng.chance(70));
             }
             let mut found = Vec::new();
             let wal = Wal::recover(

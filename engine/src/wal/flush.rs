@@ -219,7 +219,7 @@ impl Wal {
         // A packed batch has a buffer until it is written: not too many at a time.
         let mut groups = batches.chunks(PACKED_MAX).peekable();
         while let Some(group) = groups.next() {
-            let writes = self.stored(leading, io, group);
+            let writes = self.stored(leading, io, group)?;
             // A data-sync write covers its own bytes only: what was written ahead needs a sync, and
             // one sync then serves for all.
             if let (Mode::Sync, true, None, [write]) =
@@ -245,25 +245,44 @@ impl Wal {
         leading: &'a Leading<'_>,
         io: &mut Io,
         batches: &[Sealed],
-    ) -> Vec<Stored<'a>> {
+    ) -> Result<Vec<Stored<'a>>> {
         let (Some(first), Some(last)) = (batches.first(), batches.last()) else {
-            return Vec::new();
+            return Ok(Vec::new());
         };
         let mut out = Vec::new();
         let mut plain_from = first.start;
         let plain = |from, to| leading.pieces(from, to).into_iter().map(Stored::Plain);
         for batch in batches {
-            let (header, packed) = io.packer.pack(leading, batch);
+            let (header, packed) = io.packer.pack(leading, batch)?;
             self.segments.note(&match planted::is(Bug::PackedTakenForPlain) {
                 true => BatchHeader { packed: None, ..header },
                 false => header,
             });
             let Some(bytes) = packed else { continue };
             out.extend(plain(plain_from, batch.start));
-            out.push(Stored::Packed { lsn: batch.start, bytes });
+            out.extend(self.cut(batch.start, bytes));
             plain_from = batch.next();
         }
         out.extend(plain(plain_from, last.next()));
+        Ok(out)
+    }
+
+    /// A batch that is not written as it is in memory, a piece for each segment that it is in.
+    fn cut(&self, mut lsn: u64, bytes: AlignedBuf) -> Vec<Stored<'static>> {
+        let segment_bytes = self.segments.segment_bytes;
+        let room = |lsn: u64| (segment_bytes - lsn % segment_bytes) as usize;
+        if bytes.len() <= room(lsn) {
+            return vec![Stored::Packed { lsn, bytes }];
+        }
+        let mut out = Vec::new();
+        let mut rest = &bytes[..];
+        while !rest.is_empty() {
+            let (piece, after) = rest.split_at(rest.len().min(room(lsn)));
+            let mut bytes = AlignedBuf::new(piece.len());
+            bytes.copy_from_slice(piece);
+            out.push(Stored::Packed { lsn, bytes });
+            (lsn, rest) = (lsn + piece.len() as u64, after);
+        }
         out
     }
 

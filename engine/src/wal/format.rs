@@ -7,9 +7,10 @@
 //!                                  number u64, segment_bytes u64
 //!               then segment_bytes of the stream
 //! batch:  magic u32, check u32, lsn u64, incarnation u64, durable_before u64, length u32,
-//!         packed u24, codec u8; plain (both 0): records up to length, zeros up to the block's end;
+//!         packed u24, codec u8 (+ 0x80 if encrypted); plain (both 0): records up to length, zeros up to the block's end;
 //!         packed: the compressed records up to packed, zeros up to the block's end, and then, up to
-//!         the block's end after length, whatever was there before
+//!         the block's end after length, whatever was there before;
+//!         encrypted: an envelope (`cipher`), then as packed, the records compressed or not
 //! record: kind u8, payload length varint, check 3 bytes, payload
 //! ```
 //! Integers are little-endian. The check of a batch covers everything after it up to `length`, or up
@@ -21,11 +22,14 @@ use crate::base::codec::{put_u32, put_u64, Reader};
 use crate::base::compress::{decompress, CODEC_RAW};
 use crate::base::limits::RECORD_BYTES_MAX;
 use crate::base::{formats, Error, Lsn, Result, BLOCK_BYTES};
+use crate::cipher::{self, Cipher, ENVELOPE_BYTES};
 
 pub(super) const BLOCK: u64 = BLOCK_BYTES as u64;
 /// The stream starts after one unused block, so that no position in it is [`Lsn::ZERO`].
 pub(super) const STREAM_START: u64 = BLOCK;
 pub(super) const BATCH_HEADER_BYTES: u64 = 40;
+/// In front of the records of an encrypted batch: header and envelope.
+pub(super) const ENCRYPTED_HEAD_BYTES: u64 = BATCH_HEADER_BYTES + ENVELOPE_BYTES as u64;
 /// An open batch of this size is sealed by the next append: it bounds what a scan holds in
 /// memory, and sealed batches can be written before anyone waits for them.
 pub(super) const BATCH_TARGET_BYTES: u64 = 256 << 10;
@@ -38,16 +42,19 @@ pub(super) const SEGMENT_BYTES_MAX: u64 = 1 << 30;
 pub(super) const FRAME_HEAD_BYTES_MAX: usize = 7;
 
 const _: () = assert!(
-    BATCH_TARGET_BYTES + BATCH_HEADER_BYTES + (FRAME_HEAD_BYTES_MAX + RECORD_BYTES_MAX) as u64
+    BATCH_TARGET_BYTES + ENCRYPTED_HEAD_BYTES + (FRAME_HEAD_BYTES_MAX + RECORD_BYTES_MAX) as u64
         <= BATCH_BYTES_MAX
 );
 const _: () = assert!(RECORD_BYTES_MAX < 1 << 21, "three bytes of varint");
-const _: () = assert!(BATCH_HEADER_BYTES < BLOCK);
+const _: () = assert!(ENCRYPTED_HEAD_BYTES < BLOCK);
 
 /// Of the header's word for packed batches: its length; the codec is above.
 const PACKED_BITS: u32 = 24;
 const PACKED_MASK: u32 = (1 << PACKED_BITS) - 1;
 const _: () = assert!(BATCH_BYTES_MAX <= PACKED_MASK as u64);
+
+/// Of the codec: the batch is encrypted.
+const ENCRYPTED: u8 = 0x80;
 
 const CONTROL_MAGIC: u32 = 0x4c57_4331;
 const SEGMENT_MAGIC: u32 = 0x4c57_5331;
@@ -97,6 +104,8 @@ pub(super) struct Control {
     pub segment_bytes: u64,
     pub incarnation: u64,
     pub start: u64,
+    /// There may be encrypted batches.
+    pub encrypted: bool,
 }
 
 /// Puts a magic, a check over `body`, and `body` at the front of `block`.
@@ -107,13 +116,14 @@ fn seal_block(block: &mut [u8], magic: u32, body: &[u8]) {
     block[8..8 + body.len()].copy_from_slice(body);
 }
 
-/// The body of a block made by [`seal_block`], if it is intact and of this version.
+/// The version and the rest of the body of a block made by [`seal_block`], if it is intact and of a
+/// version that is read.
 fn open_block<'a>(
     block: &'a [u8],
     magic: u32,
     body_bytes: usize,
     what: &'static str,
-) -> Result<&'a [u8]> {
+) -> Result<(u32, &'a [u8])> {
     let mut reader = Reader::new(block, what);
     let (found, check) = (reader.u32()?, reader.u32()?);
     let body = reader.take(body_bytes)?;
@@ -126,13 +136,13 @@ fn open_block<'a>(
     let mut head = Reader::new(body, what);
     let (version, since) = (head.u32()?, head.u32()?);
     formats::check(what, version, since, &formats::LOGS)?;
-    Ok(&body[8..])
+    Ok((version, &body[8..]))
 }
 
 /// The version, and the first release that reads it: in this place in every version.
-fn put_version(body: &mut Vec<u8>) {
-    put_u32(body, formats::CURRENT.log);
-    put_u32(body, formats::CURRENT.since.to_u32());
+fn put_version(body: &mut Vec<u8>, format: &formats::Format) {
+    put_u32(body, format.log);
+    put_u32(body, format.since.to_u32());
 }
 
 const CONTROL_BODY_BYTES: usize = 32;
@@ -141,7 +151,8 @@ const SEGMENT_BODY_BYTES: usize = 24;
 impl Control {
     pub fn encode(&self, block: &mut [u8]) {
         let mut body = Vec::with_capacity(CONTROL_BODY_BYTES);
-        put_version(&mut body);
+        let format = if self.encrypted { formats::ENCRYPTED } else { formats::CURRENT };
+        put_version(&mut body, &format);
         put_u64(&mut body, self.segment_bytes);
         put_u64(&mut body, self.incarnation);
         put_u64(&mut body, self.start);
@@ -150,9 +161,15 @@ impl Control {
     }
 
     pub fn decode(block: &[u8]) -> Result<Control> {
-        let body = open_block(block, CONTROL_MAGIC, CONTROL_BODY_BYTES, "log control file")?;
-        let mut r = Reader::new(body, "log control file");
-        let control = Control { segment_bytes: r.u64()?, incarnation: r.u64()?, start: r.u64()? };
+        let what = "log control file";
+        let (version, body) = open_block(block, CONTROL_MAGIC, CONTROL_BODY_BYTES, what)?;
+        let mut r = Reader::new(body, what);
+        let control = Control {
+            segment_bytes: r.u64()?,
+            incarnation: r.u64()?,
+            start: r.u64()?,
+            encrypted: version == formats::ENCRYPTED.log,
+        };
         let whole_blocks = control.segment_bytes % BLOCK == 0 && control.start % BLOCK == 0;
         let size_fits = (SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX).contains(&control.segment_bytes);
         if !whole_blocks || !size_fits || control.start < STREAM_START {
@@ -164,7 +181,8 @@ impl Control {
 
 pub(super) fn encode_segment_header(block: &mut [u8], number: u64, segment_bytes: u64) {
     let mut body = Vec::with_capacity(SEGMENT_BODY_BYTES);
-    put_version(&mut body);
+    // The control file decides who reads the log: this version stays.
+    put_version(&mut body, &formats::CURRENT);
     put_u64(&mut body, number);
     put_u64(&mut body, segment_bytes);
     assert_eq!(body.len(), SEGMENT_BODY_BYTES);
@@ -173,16 +191,18 @@ pub(super) fn encode_segment_header(block: &mut [u8], number: u64, segment_bytes
 
 /// Number and size of the segment whose first block this is.
 pub(super) fn decode_segment_header(block: &[u8]) -> Result<(u64, u64)> {
-    let body = open_block(block, SEGMENT_MAGIC, SEGMENT_BODY_BYTES, "log segment")?;
+    let (_, body) = open_block(block, SEGMENT_MAGIC, SEGMENT_BODY_BYTES, "log segment")?;
     let mut r = Reader::new(body, "log segment");
     Ok((r.u64()?, r.u64()?))
 }
 
-/// How the records of a packed batch stand in the file.
+/// How the records of a packed or encrypted batch stand in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Packed {
+    /// Raw only if it is encrypted.
     pub codec: u8,
-    /// Header and compressed records, without padding.
+    pub is_encrypted: bool,
+    /// Header, envelope and records, without padding.
     pub bytes: u64,
 }
 
@@ -212,17 +232,27 @@ impl BatchHeader {
         self.packed.map_or(self.length, |packed| packed.bytes)
     }
 
+    /// Where the first record stands in the batch as it is in memory.
+    pub fn body_at(&self) -> u64 {
+        match self.packed {
+            Some(Packed { is_encrypted: true, .. }) => ENCRYPTED_HEAD_BYTES,
+            _ => BATCH_HEADER_BYTES,
+        }
+    }
+
     fn seed(&self) -> u32 {
         (self.incarnation as u32) ^ ((self.incarnation >> 32) as u32).rotate_left(16)
     }
 
-    fn tail(&self) -> [u8; 32] {
+    /// All but magic and check; what an encrypted batch is opened with.
+    pub fn tail(&self) -> [u8; 32] {
         let mut out = [0; 32];
         out[..8].copy_from_slice(&self.lsn.to_le_bytes());
         out[8..16].copy_from_slice(&self.incarnation.to_le_bytes());
         out[16..24].copy_from_slice(&self.durable_before.to_le_bytes());
         out[24..28].copy_from_slice(&(self.length as u32).to_le_bytes());
-        if let Some(Packed { codec, bytes }) = self.packed {
+        if let Some(Packed { codec, is_encrypted, bytes }) = self.packed {
+            let codec = if is_encrypted { codec | ENCRYPTED } else { codec };
             let word = bytes as u32 | u32::from(codec) << PACKED_BITS;
             out[28..].copy_from_slice(&word.to_le_bytes());
         }
@@ -238,7 +268,7 @@ impl BatchHeader {
         assert!(self.durable_before <= self.lsn);
         assert!(self.length >= BATCH_HEADER_BYTES);
         assert!(self.length <= BATCH_BYTES_MAX);
-        assert!(self.packed.is_none_or(|packed| packed.bytes < self.length));
+        assert!(self.packed.is_none_or(|packed| packed.fits(self.length)));
         let tail = self.tail();
         let mut bytes = 0;
         let check = body.fold(checksum(self.seed(), &tail), |check, piece| {
@@ -268,9 +298,7 @@ impl BatchHeader {
             packed: packed_of(r.u32().ok()?),
         };
         let in_range = (BATCH_HEADER_BYTES..=BATCH_BYTES_MAX).contains(&header.length);
-        let fits = header.packed.is_none_or(|packed| {
-            (BATCH_HEADER_BYTES..header.length).contains(&packed.bytes) && packed.codec != CODEC_RAW
-        });
+        let fits = header.packed.is_none_or(|packed| packed.fits(header.length));
         (header.lsn == at && header.durable_before <= at && in_range && fits).then_some(header)
     }
 
@@ -283,26 +311,56 @@ impl BatchHeader {
     }
 }
 
+impl Packed {
+    /// Whether a batch of this length can stand so in the file.
+    fn fits(&self, length: u64) -> bool {
+        match (self.is_encrypted, self.codec) {
+            (true, CODEC_RAW) => self.bytes == length && length >= ENCRYPTED_HEAD_BYTES,
+            (true, _) => (ENCRYPTED_HEAD_BYTES..length).contains(&self.bytes),
+            (false, codec) => {
+                (BATCH_HEADER_BYTES..length).contains(&self.bytes) && codec != CODEC_RAW
+            }
+        }
+    }
+}
+
 /// The word of a header that tells how its batch is packed.
 fn packed_of(word: u32) -> Option<Packed> {
-    let packed =
-        Packed { codec: (word >> PACKED_BITS) as u8, bytes: u64::from(word & PACKED_MASK) };
+    let codec = (word >> PACKED_BITS) as u8;
+    let packed = Packed {
+        codec: codec & !ENCRYPTED,
+        is_encrypted: codec & ENCRYPTED != 0,
+        bytes: u64::from(word & PACKED_MASK),
+    };
     (word != 0).then_some(packed)
 }
 
-/// The verified packed batch `bytes` as it was in memory, after room for its header, which nobody
-/// looks at: so records have the places that their LSNs tell.
+/// The verified packed or encrypted batch `bytes` as it was in memory, after room for its header and
+/// envelope, which nobody looks at: so records have the places that their LSNs tell.
 pub(super) fn unpack(
     header: &BatchHeader,
     packed: Packed,
     bytes: &[u8],
+    cipher: Option<&Cipher>,
     out: &mut Vec<u8>,
 ) -> Result<()> {
     out.clear();
     out.resize(header.length as usize, 0);
-    let body = &mut out[BATCH_HEADER_BYTES as usize..];
-    let form = bytes.get(BATCH_HEADER_BYTES as usize..packed.bytes as usize);
-    match form.and_then(|form| decompress(packed.codec, form, body)) {
+    let body = &mut out[header.body_at() as usize..];
+    let form = bytes.get(BATCH_HEADER_BYTES as usize..packed.bytes as usize).unwrap_or_default();
+    let opened = match packed.is_encrypted {
+        true => Some(cipher::decrypt_with(cipher, &header.tail(), form)?),
+        false => None,
+    };
+    let form = opened.as_deref().unwrap_or(form);
+    let unpacked = match packed.codec {
+        CODEC_RAW if form.len() == body.len() => {
+            body.copy_from_slice(form);
+            Some(form.len())
+        }
+        codec => decompress(codec, form, body),
+    };
+    match unpacked {
         Some(n) if n == body.len() => Ok(()),
         _ => Err(corrupt("a batch does not decompress", header.lsn)),
     }
@@ -411,7 +469,8 @@ mod tests {
 
     #[test]
     fn blocks_round_trip_and_refuse_damage() {
-        let control = Control { segment_bytes: 65536, incarnation: 7, start: 8192 };
+        let control =
+            Control { segment_bytes: 65536, incarnation: 7, start: 8192, encrypted: false };
         let mut block = vec![0; BLOCK_BYTES];
         control.encode(&mut block);
         assert_eq!(Control::decode(&block).unwrap(), control);

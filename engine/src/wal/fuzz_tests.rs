@@ -6,7 +6,8 @@ use crate::os::fuzz::fuzz;
 #[test]
 fn fuzz_log_headers() {
     let mut control = vec![0; BLOCK_BYTES];
-    Control { segment_bytes: 65536, incarnation: 7 << 32 | 3, start: 8192 }.encode(&mut control);
+    let (segment_bytes, incarnation) = (65536, 7 << 32 | 3);
+    Control { segment_bytes, incarnation, start: 8192, encrypted: false }.encode(&mut control);
     let mut segment = vec![0; BLOCK_BYTES];
     encode_segment_header(&mut segment, 9, 65536);
     let corpus = [control[..64].to_vec(), segment[..64].to_vec()];

@@ -8,6 +8,7 @@ use super::scanner::Scanner;
 use super::segments::Segments;
 use super::RecordRef;
 use crate::base::{Error, Lsn, Result};
+use crate::cipher::Cipher;
 use crate::os::{AlignedBuf, File, OpenMode, Os};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -119,6 +120,7 @@ pub fn scan_files(
     os: &Arc<dyn Os>,
     dir: &Path,
     from: Lsn,
+    cipher: Option<Arc<Cipher>>,
     visitor: &mut dyn LogVisitor,
 ) -> Result<LogEnd> {
     let file = os.open(&control_path(dir), OpenMode { create: false, direct: true })?;
@@ -126,7 +128,8 @@ pub fn scan_files(
     let files = open_files(&**os, dir, control.segment_bytes)?;
     let from = from.0.max(STREAM_START);
     let (first, run, _) = choose_files(dir, files, from, control.segment_bytes)?;
-    let segments = Segments::new(Arc::clone(os), dir.to_owned(), control.segment_bytes, first, run);
+    let segments = Segments::new(Arc::clone(os), dir.to_owned(), control.segment_bytes, first, run)
+        .with_cipher(cipher);
     let mut scanner = Scanner::new(&segments, segments.end());
     let start = scanner.find_batch(from)?.unwrap_or(from / BLOCK * BLOCK);
     let mut at = start;

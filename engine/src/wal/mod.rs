@@ -75,7 +75,9 @@ pub use pinned::PinnedLog;
 
 use crate::base::compress::Compression;
 use crate::base::Lsn;
+use crate::cipher::Cipher;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// Kinds of records are below this, so that bytes can be counted by kind.
 pub const RECORD_KINDS: usize = 32;
@@ -93,6 +95,8 @@ pub struct WalOptions {
     pub cache_bytes: u64,
     /// How batches are packed; those that are in the log stay as they are.
     pub compression: Compression,
+    /// Opens what is encrypted, and encrypts, if it does, what is written.
+    pub cipher: Option<Arc<Cipher>>,
 }
 
 impl WalOptions {
@@ -103,6 +107,7 @@ impl WalOptions {
             segment_bytes: 16 << 20,
             cache_bytes: 32 << 20,
             compression: Compression::Lz4,
+            cipher: None,
         }
     }
 }

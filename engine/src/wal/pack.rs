@@ -1,56 +1,75 @@
-//! The packed form of a batch: its records compressed, where that takes fewer blocks of the file. In
-//! memory, and for every LSN, the batch stays as it is: the blocks that it saves are skipped.
+//! The packed form of a batch: its records compressed, where that takes fewer blocks of the file, and
+//! encrypted if encryption is on. In memory, and for every LSN, the batch stays as it is: the blocks that
+//! it saves are skipped.
 
-use super::format::{block_up, BatchHeader, Packed, BATCH_HEADER_BYTES, BLOCK};
+use super::format::{
+    block_up, BatchHeader, Packed, BATCH_HEADER_BYTES, BLOCK, ENCRYPTED_HEAD_BYTES,
+};
 use super::ring::{Leading, Sealed};
 use crate::base::compress::{compress, Compression, CODEC_RAW};
+use crate::base::Result;
+use crate::cipher::Cipher;
 use crate::os::AlignedBuf;
+use std::sync::Arc;
 
 /// Memory of the flush leader for packing, and how it packs.
 pub(super) struct Packer {
     pub how: Compression,
+    /// If batches are encrypted.
+    cipher: Option<Arc<Cipher>>,
     batch: Vec<u8>,
     form: Vec<u8>,
 }
 
 impl Packer {
-    pub fn new(how: Compression) -> Packer {
-        Packer { how, batch: Vec::new(), form: Vec::new() }
+    pub fn new(how: Compression, cipher: Option<Arc<Cipher>>) -> Packer {
+        Packer { how, cipher, batch: Vec::new(), form: Vec::new() }
     }
 
     /// The header of a finished batch, and its packed form with zeros up to the end of a block; none if
-    /// that saves no block, or cannot be made. A batch that crosses a segment's boundary stays plain, so no
-    /// packed batch crosses one.
+    /// that saves no block, or cannot be made, and the batch is not to be encrypted. One that crosses a
+    /// segment's boundary is not compressed, so no packed batch crosses one.
     pub fn pack(
         &mut self,
         leading: &Leading<'_>,
         batch: &Sealed,
-    ) -> (BatchHeader, Option<AlignedBuf>) {
+    ) -> Result<(BatchHeader, Option<AlignedBuf>)> {
         let pieces = leading.pieces(batch.start, batch.next());
         let header = pieces.first().and_then(|p| BatchHeader::decode(p.bytes(), batch.start));
         let Some(header) = header else { unreachable!("the batch is finished") };
         let blocks_bytes = batch.next() - batch.start;
-        if self.how == Compression::None || blocks_bytes == BLOCK || leading.crosses_segment(batch)
-        {
-            return (header, None);
+        let stays = self.how == Compression::None
+            || blocks_bytes == BLOCK
+            || leading.crosses_segment(batch);
+        let is_encrypted = self.cipher.is_some();
+        if stays && !is_encrypted {
+            return Ok((header, None));
         }
         self.batch.clear();
         pieces.iter().for_each(|piece| self.batch.extend_from_slice(piece.bytes()));
-        let records = &self.batch[BATCH_HEADER_BYTES as usize..header.length as usize];
-        let limit = blocks_bytes - BLOCK - BATCH_HEADER_BYTES;
+        let head_bytes = if is_encrypted { ENCRYPTED_HEAD_BYTES } else { BATCH_HEADER_BYTES };
+        let records = &self.batch[head_bytes as usize..header.length as usize];
         self.form.clear();
-        // An error is one of making a compressor, for want of memory: the batch goes as it is.
-        let codec =
-            compress(self.how, records, limit as usize, &mut self.form).unwrap_or(CODEC_RAW);
-        if codec == CODEC_RAW {
-            return (header, None);
+        let mut codec = CODEC_RAW;
+        if !stays {
+            let limit = blocks_bytes - BLOCK - head_bytes;
+            // An error is one of making a compressor, for want of memory: the batch goes as it is.
+            codec =
+                compress(self.how, records, limit as usize, &mut self.form).unwrap_or(CODEC_RAW);
         }
-        let bytes = BATCH_HEADER_BYTES + self.form.len() as u64;
-        let header = BatchHeader { packed: Some(Packed { codec, bytes }), ..header };
-        let head = header.encode(std::iter::once(&self.form[..]));
+        if codec == CODEC_RAW && !is_encrypted {
+            return Ok((header, None));
+        }
+        let form = if codec == CODEC_RAW { records } else { &self.form };
+        let bytes = head_bytes + form.len() as u64;
+        let header = BatchHeader { packed: Some(Packed { codec, is_encrypted, bytes }), ..header };
         let mut out = AlignedBuf::new(block_up(bytes) as usize);
-        out[..head.len()].copy_from_slice(&head);
-        out[head.len()..bytes as usize].copy_from_slice(&self.form);
-        (header, Some(out))
+        out[head_bytes as usize..bytes as usize].copy_from_slice(form);
+        let (head, body) = out[..bytes as usize].split_at_mut(BATCH_HEADER_BYTES as usize);
+        if let Some(cipher) = &self.cipher {
+            cipher.encrypt(&header.tail(), body)?;
+        }
+        head.copy_from_slice(&header.encode(std::iter::once(&*body)));
+        Ok((header, Some(out)))
     }
 }

@@ -2,8 +2,7 @@
 
 use super::append::Wal;
 use super::format::{
-    block_down, block_up, corrupt, BatchHeader, Frame, BATCH_HEADER_BYTES, BLOCK,
-    FRAME_HEAD_BYTES_MAX,
+    block_down, block_up, corrupt, BatchHeader, Frame, BLOCK, FRAME_HEAD_BYTES_MAX,
 };
 use super::scanner::Scanner;
 use super::stats::count;
@@ -59,7 +58,7 @@ impl Wal {
             return Ok(None);
         }
         let bytes = scanner.bytes(&header)?.to_vec();
-        Ok(Some(Unpacked { start, bytes }))
+        Ok(Some(Unpacked { start, body_at: header.body_at(), bytes }))
     }
 
     /// The record, if it has not left the memory yet; `lsn` is kept.
@@ -145,6 +144,7 @@ impl Wal {
 /// A packed batch as it was in memory.
 pub(super) struct Unpacked {
     start: u64,
+    body_at: u64,
     bytes: Vec<u8>,
 }
 
@@ -154,7 +154,7 @@ impl Unpacked {
     }
 
     pub fn record(&self, lsn: u64) -> Result<Record> {
-        let at = lsn.checked_sub(self.start).filter(|&at| at >= BATCH_HEADER_BYTES);
+        let at = lsn.checked_sub(self.start).filter(|&at| at >= self.body_at);
         let bytes = at.and_then(|at| self.bytes.get(at as usize..));
         let Some(bytes) = bytes else { return Err(corrupt("reference to no record", lsn)) };
         let frame = Frame::decode(bytes, lsn)?;
@@ -180,7 +180,7 @@ pub(super) fn visit_records(
     to: u64,
     visit: Visit<'_>,
 ) -> Result<()> {
-    let mut at = BATCH_HEADER_BYTES as usize;
+    let mut at = header.body_at() as usize;
     while at < batch.len() {
         let lsn = header.lsn + at as u64;
         let frame = Frame::decode(&batch[at..], lsn)?;

@@ -9,7 +9,7 @@
 //!    volatile, and all that follows will rely on it.
 //! 5. The new incarnation is made durable; only then appends begin after the end.
 
-use super::append::{check_options, control_path, write_control, Wal};
+use super::append::{check_options, control_path, encrypts, write_control, Wal};
 use super::format::{decode_segment_header, BatchHeader, Control, BLOCK, STREAM_START};
 use super::read::{visit_records, Visit};
 use super::scanner::Scanner;
@@ -42,7 +42,8 @@ impl Wal {
         let (first, run, strays) = choose_files(&options.dir, files, from, control.segment_bytes)?;
         let segment_bytes = control.segment_bytes;
         let segments =
-            Segments::new(Arc::clone(&os), options.dir.clone(), segment_bytes, first, run);
+            Segments::new(Arc::clone(&os), options.dir.clone(), segment_bytes, first, run)
+                .with_cipher(options.cipher.clone());
 
         let end = follow_chain(&segments, &control, from, visit)
             .map_err(|error| segments.at_place(from, error))?;
@@ -64,7 +65,8 @@ impl Wal {
         let Some(incarnation) = control.incarnation.checked_add(1) else {
             return Err(Error::corrupt("incarnation number", "log control file"));
         };
-        let control = Control { incarnation, start: end, ..control };
+        let encrypted = control.encrypted || encrypts(&options).is_some();
+        let control = Control { incarnation, start: end, encrypted, ..control };
         write_control(&*control_file, &control)?;
         Ok(Wal::assemble(os, options, control, segments))
     }

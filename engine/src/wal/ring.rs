@@ -5,7 +5,7 @@
 //! 1. The body of a batch is handed out in disjoint ranges, each once, by [`Ring::reserve`] under
 //!    the reservation mutex. Only the thread that got a range writes it, in [`Reservation::copy`],
 //!    and then adds its length to the batch's `copied` with release ordering.
-//! 2. Header and padding of a sealed batch are written in [`Leading::finish`] only: it needs
+//! 2. Header, room for an envelope and padding of a sealed batch are written in [`Leading::finish`] only: it needs
 //!    `&mut Leading`, of which one exists at a time (it holds a mutex), and the batch must not be
 //!    written yet. [`Leading::pieces`] borrows the `Leading`, so no piece outlives the next finish.
 //! 3. Bytes below `written` are final: their batches were finished before it moved over them, and
@@ -16,6 +16,7 @@
 
 use super::format::{
     block_up, BatchHeader, FrameHead, BATCH_HEADER_BYTES, BATCH_TARGET_BYTES, BLOCK,
+    ENCRYPTED_HEAD_BYTES,
 };
 use super::{Appended, RECORD_KINDS};
 use crate::base::{Error, Lsn, Result};
@@ -98,6 +99,8 @@ pub(super) struct Geometry {
     pub segment_bytes: u64,
     pub chunk_bytes: u64,
     pub cache_bytes: u64,
+    /// Before the records of a batch: its header, and room for an envelope if batches are encrypted.
+    pub head_bytes: u64,
 }
 
 /// The copies done in one batch.
@@ -111,6 +114,7 @@ struct Copies {
 pub(super) struct Sealed {
     pub start: u64,
     pub end: u64,
+    head_bytes: u64,
     copies: Arc<Copies>,
 }
 
@@ -120,11 +124,12 @@ impl Sealed {
     }
 
     fn body_bytes(&self) -> u64 {
-        self.end - self.start - BATCH_HEADER_BYTES
+        self.end - self.start - self.head_bytes
     }
 }
 
 struct Reserve {
+    head_bytes: u64,
     /// Where the next record starts.
     next: u64,
     /// Where the open batch starts.
@@ -197,7 +202,8 @@ impl Ring {
         let base = start - start % geometry.chunk_bytes;
         let tail = Arc::new(Chunk::new(base, geometry.chunk_bytes));
         let reserve = Reserve {
-            next: start + BATCH_HEADER_BYTES,
+            head_bytes: geometry.head_bytes,
+            next: start + geometry.head_bytes,
             start,
             open: Arc::default(),
             sealed: VecDeque::new(),
@@ -346,7 +352,7 @@ impl Ring {
                 ));
             };
             if quiet {
-                return Ok(batch.start + BATCH_HEADER_BYTES..batch.end);
+                return Ok(batch.start + batch.head_bytes..batch.end);
             }
             if attempt == SETTLE_TRIES {
                 // Ever new appends: a sealed batch gets no more of them.
@@ -360,7 +366,7 @@ impl Ring {
     fn batch_around(&self, lsn: u64) -> (Option<Sealed>, bool) {
         let r = self.reserve.lock();
         let batch = if lsn >= r.start {
-            let open = Sealed { start: r.start, end: r.next, copies: Arc::clone(&r.open) };
+            let open = r.open_batch();
             (lsn < r.next).then_some(open)
         } else {
             let at = r.sealed.partition_point(|b| b.start <= lsn);
@@ -407,16 +413,21 @@ impl Ring {
 
 impl Reserve {
     fn is_empty(&self) -> bool {
-        self.next == self.start + BATCH_HEADER_BYTES
+        self.next == self.start + self.head_bytes
+    }
+
+    fn open_batch(&self) -> Sealed {
+        let copies = Arc::clone(&self.open);
+        Sealed { start: self.start, end: self.next, head_bytes: self.head_bytes, copies }
     }
 
     fn seal(&mut self) {
         assert!(!self.is_empty());
-        let copies = std::mem::take(&mut self.open);
-        let sealed = Sealed { start: self.start, end: self.next, copies };
+        let sealed = self.open_batch();
+        self.open = Arc::default();
         self.start = sealed.next();
-        self.next = self.start + BATCH_HEADER_BYTES;
-        self.padding_bytes += self.start - sealed.end + BATCH_HEADER_BYTES;
+        self.next = self.start + self.head_bytes;
+        self.padding_bytes += self.start - sealed.end + self.head_bytes;
         self.sealed.push_back(sealed);
     }
 }
@@ -475,6 +486,17 @@ impl Leading<'_> {
         }
         let chunks: Vec<_> =
             self.ring.cache.read().chunks_of(batch.start..batch.next()).cloned().collect();
+        let (Some(first), Some(last)) = (chunks.first(), chunks.last()) else {
+            unreachable!("unwritten bytes are in the cache")
+        };
+        let room = [0; (ENCRYPTED_HEAD_BYTES - BATCH_HEADER_BYTES) as usize];
+        let room = &room[..(batch.head_bytes - BATCH_HEADER_BYTES) as usize];
+        if !room.is_empty() {
+            // SAFETY: the room for an envelope is the leader's as the header is (argument 2), and lies in
+            // the same block.
+            let put = unsafe { first.put(batch.start + BATCH_HEADER_BYTES, room) };
+            assert_eq!(put, room.len());
+        }
         let body = batch.start + BATCH_HEADER_BYTES..batch.end;
         let pieces = chunks.iter().map(|chunk| {
             let part = body.start.max(chunk.base)..body.end.min(chunk.end());
@@ -489,9 +511,6 @@ impl Leading<'_> {
             packed: None,
         };
         let header = header.encode(pieces);
-        let (Some(first), Some(last)) = (chunks.first(), chunks.last()) else {
-            unreachable!("unwritten bytes are in the cache")
-        };
         let padding = [0; BLOCK as usize];
         let padding = &padding[..(batch.next() - batch.end) as usize];
         // SAFETY: header and padding of an unwritten batch are the leader's (argument 2); both

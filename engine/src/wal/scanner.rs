@@ -84,7 +84,8 @@ impl<'a> Scanner<'a> {
     pub fn bytes(&mut self, header: &BatchHeader) -> Result<&[u8]> {
         let Some(packed) = header.packed else { return self.stored(header) };
         let mut unpacked = std::mem::take(&mut self.unpacked);
-        unpack(header, packed, self.stored(header)?, &mut unpacked)?;
+        let cipher = self.segments.cipher.clone();
+        unpack(header, packed, self.stored(header)?, cipher.as_deref(), &mut unpacked)?;
         self.unpacked = unpacked;
         Ok(&self.unpacked)
     }

@@ -11,6 +11,7 @@ use super::format::{encode_segment_header, BatchHeader, BLOCK, STREAM_START};
 use super::forms::Forms;
 use super::stats::{count, value};
 use crate::base::{Error, Result};
+use crate::cipher::Cipher;
 use crate::os::rank::Rank;
 use crate::os::sync::{Mutex, Ranked, RwLock};
 use crate::os::{AlignedBuf, File, OpenMode, Os, OPEN_FILES};
@@ -45,6 +46,7 @@ pub(super) struct Segments {
     made_bytes: AtomicU64,
     recycled: AtomicU64,
     removed: AtomicU64,
+    pub cipher: Option<Arc<Cipher>>,
 }
 
 struct Set {
@@ -133,7 +135,13 @@ impl Segments {
             made_bytes: AtomicU64::new(0),
             recycled: AtomicU64::new(0),
             removed: AtomicU64::new(0),
+            cipher: None,
         }
+    }
+
+    /// With what opens encrypted batches.
+    pub fn with_cipher(self, cipher: Option<Arc<Cipher>>) -> Segments {
+        Segments { cipher, ..self }
     }
 
     pub fn number_of(&self, lsn: u64) -> u64 {

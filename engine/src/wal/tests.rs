@@ -21,6 +21,7 @@ pub(super) fn options() -> WalOptions {
         segment_bytes: 64 << 10,
         cache_bytes: 64 << 10,
         compression: Compression::None,
+        cipher: None,
     }
 }
 

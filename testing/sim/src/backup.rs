@@ -99,7 +99,7 @@ impl Backup {
         self.machine.crash();
         let os = || Arc::clone(&self.machine) as Arc<dyn Os>;
         if rng.chance(50) {
-            let settled = settle(os(), Path::new(COPY), geometry, Arc::new(NoHost), &|_| true);
+            let settled = settle(os(), Path::new(COPY), geometry, Arc::new(NoHost), None, &|_| true);
             settled.unwrap_or_else(|error| panic!("the backup cannot be settled: {error}"));
         }
         let mut config = Config::new(COPY);

@@ -14,4 +14,4 @@ mod copy;
 mod settle;
 
 pub use copy::{Copied, Copying, Part, Pause};
-pub use settle::{settle, Settled};
+pub use settle::{key_id, settle, Settled};

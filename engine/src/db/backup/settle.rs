@@ -1,8 +1,9 @@
 //! From the copy of a directory to one for a server of its own.
 
 use crate::base::Result;
-use crate::db::{Config, Engine, Geometry, Host};
+use crate::db::{Config, Encryption, Engine, Geometry, Host};
 use crate::os::Os;
+use crate::store::StoreFiles;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -23,17 +24,23 @@ pub struct Settled {
     pub prepared: usize,
 }
 
+/// The id of the key that a directory is, or was, encrypted under.
+pub fn key_id(os: &dyn Os, dir: &Path) -> Option<u32> {
+    StoreFiles::key_of(os, dir).map(|key| key.id)
+}
+
 /// Recovers the engine in `dir` and parts it from the binlog of the server that it was copied from: what
 /// that binlog does not have up to the copy's end is rolled back. Drops the tables that `keeps` does not
-/// want. Ends with a clean shutdown.
+/// want. An encrypted copy needs its keys. Ends with a clean shutdown.
 pub fn settle(
     os: Arc<dyn Os>,
     dir: &Path,
     geometry: Geometry,
     host: Arc<dyn Host>,
+    encryption: Option<Encryption>,
     keeps: &dyn Fn(&str) -> bool,
 ) -> Result<Settled> {
-    let config = Config { background: false, ..Config::new(dir) };
+    let config = Config { background: false, encryption, ..Config::new(dir) };
     let engine = Engine::open_with(os, config, geometry, host)?;
     let mut settled = Settled::default();
     for xid in engine.prepared() {

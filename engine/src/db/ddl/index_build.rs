@@ -120,7 +120,8 @@ impl IndexBuild {
         let compression = super::statements::compression_of(self.def.compression);
         engine.pool.set_tree_compression(def.tree, compression);
         let dir = &engine.config.data_dir;
-        let sorter = Sorter::new(Arc::clone(&engine.os), dir, def.tree.0, MEMORY_BYTES);
+        let sorter = Sorter::new(Arc::clone(&engine.os), dir, def.tree.0, MEMORY_BYTES)
+            .hiding(engine.encrypts());
         self.new.push(NewIndex { def, sorter: Some(sorter) });
         Ok(def)
     }

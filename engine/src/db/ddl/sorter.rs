@@ -2,10 +2,11 @@
 //! file, and are merged when all are known (Knuth, The Art of Computer Programming 3, 5.4).
 //!
 //! The file is nobody's after a crash: opening the engine removes it. Its bytes are read by the
-//! process that wrote them, so they have no checksum.
+//! process that wrote them, so they have no checksum, and what hides them is a key in memory.
 
 use crate::base::codec::{put_varint, Reader};
 use crate::base::{Error, Result};
+use crate::cipher::Veil;
 use crate::os::planted::{self, Bug};
 use crate::os::{File, OpenMode, Os, SIMULATED};
 use std::cmp::Ordering;
@@ -44,6 +45,28 @@ struct Spill {
     os: Arc<dyn Os>,
     file: Arc<dyn File>,
     len: u64,
+    /// If the directory is to be encrypted.
+    veil: Option<Veil>,
+}
+
+impl Spill {
+    fn write(&mut self, bytes: &mut Vec<u8>) -> Result<()> {
+        if let Some(veil) = &self.veil {
+            veil.apply(self.len, bytes);
+        }
+        self.file.write_at(bytes, self.len)?;
+        self.len += bytes.len() as u64;
+        bytes.clear();
+        Ok(())
+    }
+
+    fn read(&self, bytes: &mut [u8], offset: u64) -> Result<()> {
+        self.file.read_at(bytes, offset)?;
+        if let Some(veil) = &self.veil {
+            veil.apply(offset, bytes);
+        }
+        Ok(())
+    }
 }
 
 impl Drop for Spill {
@@ -65,6 +88,8 @@ pub(in crate::db) struct Sorter {
     os: Arc<dyn Os>,
     path: PathBuf,
     memory_bytes: usize,
+    /// Whether the file is encrypted.
+    hides: bool,
     bytes: Vec<u8>,
     spans: Vec<Span>,
     spill: Option<Spill>,
@@ -77,11 +102,16 @@ impl Sorter {
             os,
             path: path_of(dir, tree),
             memory_bytes,
+            hides: false,
             bytes: Vec::new(),
             spans: Vec::new(),
             spill: None,
             runs: Vec::new(),
         }
+    }
+
+    pub fn hiding(self, hides: bool) -> Sorter {
+        Sorter { hides, ..self }
     }
 
     pub fn push(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
@@ -122,7 +152,8 @@ impl Sorter {
         self.sort();
         if self.spill.is_none() {
             let file = self.os.open(&self.path, OpenMode { create: true, direct: false })?;
-            self.spill = Some(Spill { os: Arc::clone(&self.os), file, len: 0 });
+            let veil = if self.hides { Some(Veil::new(&*self.os)?) } else { None };
+            self.spill = Some(Spill { os: Arc::clone(&self.os), file, len: 0, veil });
         }
         let Some(spill) = &mut self.spill else { unreachable!("just made") };
         let begin = spill.len;
@@ -132,14 +163,11 @@ impl Sorter {
             put_varint(&mut out, (span.end - span.value) as u64);
             out.extend_from_slice(&self.bytes[span.key..span.end]);
             if out.len() >= WRITE_BYTES {
-                spill.file.write_at(&out, spill.len)?;
-                spill.len += out.len() as u64;
-                out.clear();
+                spill.write(&mut out)?;
             }
         }
         if !out.is_empty() {
-            spill.file.write_at(&out, spill.len)?;
-            spill.len += out.len() as u64;
+            spill.write(&mut out)?;
         }
         self.runs.push(begin..spill.len);
         self.bytes.clear();
@@ -243,7 +271,7 @@ impl Sorted {
             let more = (run.at.end - run.at.start).min(run.read_bytes as u64) as usize;
             let held = run.buffer.len();
             run.buffer.resize(held + more, 0);
-            spill.file.read_at(&mut run.buffer[held..], run.at.start)?;
+            spill.read(&mut run.buffer[held..], run.at.start)?;
             run.at.start += more as u64;
         }
     }

@@ -4,6 +4,7 @@ use crate::base::codec::Reader;
 use crate::base::{Lsn, Result, TreeId, TxnId};
 use crate::binlog::{describe_record, RECORD_BINLOG, RECORD_BINLOG_STATE};
 use crate::btree::{decode_record, describe_change, RECORD_TREE};
+use crate::cipher::Cipher;
 use crate::db::records::{RECORD_BAD_PAGE, RECORD_COUNTER, RECORD_DROP_TREES};
 use crate::os::Os;
 use crate::txn::{Note, RECORD_ABORT, RECORD_COMMIT, RECORD_PREPARE, RECORD_REVERTED};
@@ -55,10 +56,11 @@ pub(super) fn scan(
     os: &Arc<dyn Os>,
     dir: &Path,
     from: Lsn,
+    cipher: Option<Arc<Cipher>>,
     visit: &mut dyn FnMut(LogItem) -> bool,
 ) -> Result<Lsn> {
     let mut listing = Listing { visit, goes_on: true };
-    scan_files(os, dir, from, &mut listing).map(|end| end.end)
+    scan_files(os, dir, from, cipher, &mut listing).map(|end| end.end)
 }
 
 /// Decodes a record. One of a kind that this room does not know is "other".

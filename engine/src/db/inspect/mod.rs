@@ -22,6 +22,8 @@ use super::recovery::CheckpointNote;
 use crate::base::{EntryHeader, Lsn, PageId, Result};
 use crate::btree::view_page;
 use crate::catalog::{CATALOG_TREE, FIRST_USER_TREE};
+use crate::cipher::{Cipher, Keys};
+use crate::db::config::Encryption;
 use crate::os::Os;
 use crate::store::StoreFiles;
 use std::path::PathBuf;
@@ -32,6 +34,9 @@ pub struct Directory {
     os: Arc<dyn Os>,
     data_dir: PathBuf,
     log_dir: PathBuf,
+    /// Of what is encrypted.
+    cipher: Option<Arc<Cipher>>,
+    encryption: Option<Encryption>,
     _lock: Box<dyn Send + Sync>,
 }
 
@@ -81,11 +86,19 @@ impl Directory {
         let data_dir = data_dir.into();
         let log_dir = log_dir.unwrap_or_else(|| data_dir.join("log"));
         let lock = os.lock_dir(&data_dir)?;
-        Ok(Directory { os, data_dir, log_dir, _lock: lock })
+        let (cipher, encryption) = (None, None);
+        Ok(Directory { os, data_dir, log_dir, cipher, encryption, _lock: lock })
+    }
+
+    /// With the keys of a directory that is encrypted.
+    pub fn with_keys(mut self, keys: Arc<dyn Keys>) -> Result<Directory> {
+        self.cipher = Some(Cipher::new(&*self.os, Arc::clone(&keys), None)?);
+        self.encryption = Some(Encryption { keys, writes_under: None });
+        Ok(self)
     }
 
     fn store(&self) -> Result<StoreFiles> {
-        StoreFiles::read(&*self.os, &self.data_dir)
+        StoreFiles::read(&*self.os, &self.data_dir, self.cipher.clone())
     }
 
     pub fn map(&self) -> Result<MapView> {
@@ -130,7 +143,7 @@ impl Directory {
             Some(from) => from,
             None => CheckpointNote::decode(&self.store()?.note)?.scan_from,
         };
-        log::scan(&self.os, &self.log_dir, from, visit)
+        log::scan(&self.os, &self.log_dir, from, self.cipher.clone(), visit)
     }
 }
 

@@ -52,7 +52,14 @@ impl Directory {
         let store = self.read_store()?;
         let note = CheckpointNote::decode(&store.note)?;
         let mut analysis = Analysis::new(&note)?;
-        let log_end = scan_files(&self.os, &self.log_dir, note.scan_from, &mut analysis)?.end;
+        let log_end = scan_files(
+            &self.os,
+            &self.log_dir,
+            note.scan_from,
+            self.cipher.clone(),
+            &mut analysis,
+        )?
+        .end;
         let of = |outcome| analysis.traces.values().filter(|t| t.outcome == outcome).count();
         let mut live_bytes = 0;
         for place in store.places() {

@@ -140,6 +140,10 @@ impl Os for Overlay {
         self.base.now_ns()
     }
 
+    fn random(&self, out: &mut [u8]) -> Result<()> {
+        self.base.random(out)
+    }
+
     fn entropy(&self) -> u64 {
         self.base.entropy()
     }

@@ -81,6 +81,7 @@ impl Host for Listener {
 impl Directory {
     /// Checks files, pages, log, and on an overlay recovery and all tables.
     pub fn verify(&self, geometry: Geometry) -> Result<Report> {
+        StoreFiles::check_keys(&*self.os, &self.data_dir, self.cipher.as_deref())?;
         let mut report = Report::default();
         let mut faults = Vec::new();
         let store = damage(self.read_store(), &mut faults)?;
@@ -183,7 +184,8 @@ impl Directory {
                 records += u64::from(matches!(item, log::LogItem::Record(_)));
                 true
             };
-            let end = log::scan(&self.os, &self.log_dir, note.scan_from, visit);
+            let end =
+                log::scan(&self.os, &self.log_dir, note.scan_from, self.cipher.clone(), visit);
             if let Some(end) = damage(end, &mut faults)? {
                 report.remarks.push(format!("the log's last valid batch ends at {end}"));
             }
@@ -209,6 +211,7 @@ impl Directory {
         config.log_dir = Some(self.log_dir.clone());
         config.background = false;
         config.buffer_pool_bytes = POOL_BYTES;
+        config.encryption = self.encryption.clone();
         let host = Arc::new(Listener::default());
         let mut faults = Vec::new();
         let opened =

@@ -8,8 +8,9 @@ use crate::binlog::{Binlog, BinlogRecovery};
 use crate::btree::{Env, Tree};
 use crate::buffer::{Pool, PoolOptions};
 use crate::catalog::{Catalog, TableDef, CATALOG_TREE, FIRST_USER_TREE};
+use crate::cipher::Cipher;
 use crate::db::checkpoints::CheckpointState;
-use crate::db::config::{Config, Host, Level};
+use crate::db::config::{Config, Encryption, Host, Level};
 use crate::db::ddl::sorter;
 use crate::db::engine::{Engine, Parts};
 use crate::db::tables::{Counters, HiddenKey, Table};
@@ -51,21 +52,31 @@ impl Default for Geometry {
     }
 }
 
-fn wal_options(config: &Config, geometry: Geometry) -> WalOptions {
+/// What opens encrypted bytes, and makes them.
+type Keyring = Option<Arc<Cipher>>;
+
+fn keyring(os: &dyn Os, config: &Config) -> Result<Keyring> {
+    let make = |e: &Encryption| Cipher::new(os, Arc::clone(&e.keys), e.writes_under);
+    config.encryption.as_ref().map(make).transpose()
+}
+
+fn wal_options(config: &Config, geometry: Geometry, cipher: &Keyring) -> WalOptions {
     WalOptions {
         dir: config.log_dir(),
         capacity_bytes: config.log_capacity_bytes,
         segment_bytes: geometry.log_segment_bytes,
         cache_bytes: geometry.log_cache_bytes,
         compression: config.log_compression,
+        cipher: cipher.clone(),
     }
 }
 
-fn store_options(config: &Config, geometry: Geometry) -> StoreOptions {
+fn store_options(config: &Config, geometry: Geometry, cipher: &Keyring) -> StoreOptions {
     StoreOptions {
         dir: config.data_dir.clone(),
         segment_bytes: geometry.store_segment_bytes,
         map_bytes: config.map_bytes(),
+        cipher: cipher.clone(),
     }
 }
 
@@ -81,11 +92,12 @@ impl Engine {
         geometry: Geometry,
         host: Arc<dyn Host>,
     ) -> Result<Arc<Engine>> {
+        let cipher = keyring(&*os, &config)?;
         os.create_dir(&config.data_dir)?;
         os.create_dir(&config.log_dir())?;
         let lock = os.lock_dir(&config.data_dir)?;
         sorter::remove_left(&*os, &config.data_dir)?;
-        let opening = Opening { os, config, geometry, host, lock };
+        let opening = Opening { os, config, geometry, host, lock, cipher };
         let engine = match opening.existing_store()? {
             Found::Store(store, note) => opening.recover(store, &note)?,
             Found::Unfinished => opening.restart_creation()?,
@@ -103,6 +115,7 @@ struct Opening {
     geometry: Geometry,
     host: Arc<dyn Host>,
     lock: Box<dyn Send + Sync>,
+    cipher: Keyring,
 }
 
 /// What is in the directories.
@@ -148,7 +161,7 @@ impl Rooms {
 impl Opening {
     fn existing_store(&self) -> Result<Found> {
         if self.os.exists(&self.superblock())? {
-            let options = store_options(&self.config, self.geometry);
+            let options = store_options(&self.config, self.geometry, &self.cipher);
             return match Store::open(Arc::clone(&self.os), options) {
                 Ok((store, note)) if !note.is_empty() => Ok(Found::Store(store, note)),
                 Ok(_) => Ok(Found::Unfinished),
@@ -208,9 +221,12 @@ impl Opening {
     }
 
     fn create(self) -> Result<Arc<Engine>> {
-        let options = store_options(&self.config, self.geometry);
+        let options = store_options(&self.config, self.geometry, &self.cipher);
         let store = Store::create(Arc::clone(&self.os), options)?;
-        let wal = Wal::create(Arc::clone(&self.os), wal_options(&self.config, self.geometry))?;
+        let wal = Wal::create(
+            Arc::clone(&self.os),
+            wal_options(&self.config, self.geometry, &self.cipher),
+        )?;
         let rooms = self.connect(wal, store, PageId(1));
         let table = TxnTable::new(FIRST_TXN);
         let ctx = self.context(&rooms, table);
@@ -297,7 +313,7 @@ impl Opening {
         let note = CheckpointNote::decode(note)?;
         let mut analysis = Analysis::new(&note)?;
         let anchor = WalAnchor { scan_from: note.scan_from, durable: note.durable };
-        let options = wal_options(&self.config, self.geometry);
+        let options = wal_options(&self.config, self.geometry, &self.cipher);
         let mut tail = RedoTail::new(note.redo_from, self.config.buffer_pool_bytes);
         let wal = Wal::recover(Arc::clone(&self.os), options, anchor, &mut |lsn, record| {
             analysis.visit(lsn, record)?;

@@ -3,6 +3,7 @@
 mod check;
 mod damage;
 pub(super) mod ddl;
+mod encryption;
 mod fuzz;
 mod long_values;
 mod model;

@@ -1,16 +1,18 @@
 use crate::db::ddl::sorter::{remove_left, Sorter};
 use crate::os::sim::{SimOs, SimRng};
-use crate::os::Os;
+use crate::os::{OpenMode, Os};
 use std::path::Path;
 use std::sync::Arc;
 
 fn sorted(
     os: &Arc<SimOs>,
     memory_bytes: usize,
+    hides: bool,
     pairs: &[(Vec<u8>, Vec<u8>)],
 ) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut sorter =
-        Sorter::new(Arc::clone(os) as Arc<dyn Os>, Path::new("/data"), 9, memory_bytes);
+        Sorter::new(Arc::clone(os) as Arc<dyn Os>, Path::new("/data"), 9, memory_bytes)
+            .hiding(hides);
     for (key, value) in pairs {
         sorter.push(key, value).unwrap();
     }
@@ -34,7 +36,7 @@ fn gives_all_entries_in_order_and_leaves_no_file() {
         };
         let mut pairs: Vec<_> = (0..400).map(|_| (bytes(6), bytes(60))).collect();
         for memory_bytes in [1, 700, 5000, 1 << 20] {
-            let mut found = sorted(&os, memory_bytes, &pairs);
+            let mut found = sorted(&os, memory_bytes, seed % 2 == 0, &pairs);
             assert!(found.is_sorted_by(|a, b| a.0 <= b.0), "seed {seed}");
             found.sort();
             pairs.sort();
@@ -49,10 +51,17 @@ fn what_a_crash_leaves_goes() {
     let os = SimOs::new(1);
     let dir = Path::new("/data");
     os.create_dir(dir).unwrap();
-    let mut sorter = Sorter::new(Arc::clone(&os) as Arc<dyn Os>, dir, 9, 10);
-    sorter.push(&[1; 20], &[]).unwrap();
-    assert_eq!(os.list(dir).unwrap().len(), 1);
-    std::mem::forget(sorter);
-    remove_left(&*os, dir).unwrap();
-    assert!(os.list(dir).unwrap().is_empty());
+    for hides in [false, true] {
+        let os_of_it = Arc::clone(&os) as Arc<dyn Os>;
+        let mut sorter = Sorter::new(os_of_it, dir, 9, 10).hiding(hides);
+        sorter.push(b"a key that is known", &[]).unwrap();
+        let [path] = &os.list(dir).unwrap()[..] else { panic!("one file") };
+        let file = os.open(path, OpenMode::default()).unwrap();
+        let mut bytes = vec![0; file.len().unwrap() as usize];
+        file.read_at(&mut bytes, 0).unwrap();
+        assert_eq!(bytes.windows(5).any(|w| w == b"known"), !hides);
+        std::mem::forget(sorter);
+        remove_left(&*os, dir).unwrap();
+        assert!(os.list(dir).unwrap().is_empty());
+    }
 }

@@ -98,7 +98,7 @@ fn one_damaged_leaf_costs_its_pages_and_nothing_else() {
         assert!(store.stats().map_leaf_faults >= 5);
         assert!(store.free_tree_step(TreeId(2), 10));
         drop(store);
-        let files = StoreFiles::read(&*os, DIR.as_ref()).unwrap();
+        let files = StoreFiles::read(&*os, DIR.as_ref(), None).unwrap();
         assert!(files.wrong_sums().is_err());
         assert_eq!(files.places().filter(|place| place.is_err()).count(), 1);
         let (store, _) = Store::open(os, options()).unwrap();

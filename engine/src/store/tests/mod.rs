@@ -106,7 +106,7 @@ fn checkpoint(store: &Store, note: &[u8]) -> Result<(), Error> {
 
 /// The persisted sums are those of the persisted map.
 fn check_files(os: &Arc<SimOs>) {
-    let files = StoreFiles::read(&**os, DIR.as_ref()).expect("sound files");
+    let files = StoreFiles::read(&**os, DIR.as_ref(), None).expect("sound files");
     assert_eq!(files.wrong_sums().unwrap(), Vec::<String>::new());
 }
 

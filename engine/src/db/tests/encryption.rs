@@ -1,0 +1,220 @@
+//! Encryption at rest: nothing that users wrote is to be read in the files, and no start without the
+//! right keys changes any of them.
+
+use super::damage::{geometry, machine_with, read_files, spec, with_row, DATA, TABLES};
+use crate::base::{Error, Result};
+use crate::cipher::{FixedKeys, Keys};
+use crate::db::backup::settle;
+use crate::db::inspect::Directory;
+use crate::db::*;
+use crate::os::sim::SimOs;
+use crate::os::Os;
+use std::sync::atomic::Ordering;
+use std::sync::Arc;
+
+/// In rows, keys and XIDs.
+const NEEDLE: &[u8] = b"a secret of somebody";
+
+fn under(keys: &Arc<FixedKeys>, id: Option<u32>) -> Option<Encryption> {
+    Some(Encryption { keys: Arc::clone(keys) as _, writes_under: id })
+}
+
+fn open(os: &Arc<SimOs>, encryption: Option<Encryption>) -> Result<Arc<Engine>> {
+    let mut config = Config::new(DATA);
+    config.background = false;
+    config.buffer_pool_bytes = 1 << 20;
+    config.log_capacity_bytes = 512 << 10;
+    config.compression = Compression::None;
+    config.log_compression = Compression::None;
+    config.encryption = encryption;
+    Engine::open_with(Arc::clone(os) as Arc<dyn Os>, config, geometry(), Arc::new(NoHost))
+}
+
+fn body(id: u32) -> Vec<u8> {
+    [NEEDLE, &id.to_be_bytes(), &NEEDLE.repeat(id as usize % 30)].concat()
+}
+
+fn insert(engine: &Arc<Engine>, ids: std::ops::Range<u32>) {
+    let table = engine.table(TABLES[0]).unwrap().unwrap();
+    for id in ids {
+        let mut trx = engine.begin(1);
+        trx.statement_start();
+        with_row(id, &body(id), |row| trx.insert(&table, row)).unwrap();
+        trx.commit(true).unwrap();
+    }
+}
+
+fn assert_rows(engine: &Arc<Engine>, count: u32) {
+    let report = engine.check_table(TABLES[0], CheckDepth::Full, &|| false).unwrap();
+    assert_eq!((report.faults, report.rows), (Vec::new(), u64::from(count)));
+    let table = engine.table(TABLES[0]).unwrap().unwrap();
+    let mut trx = engine.begin(2);
+    trx.statement_start();
+    let mut found = Vec::new();
+    for id in 0..count {
+        assert!(trx.get(&table, 0, &id.to_be_bytes(), ReadMode::Snapshot, &mut found).unwrap());
+        assert_eq!(found, body(id));
+    }
+    trx.rollback();
+}
+
+fn prepare(engine: &Arc<Engine>, xid: &[u8], id: u32) {
+    let table = engine.table(TABLES[0]).unwrap().unwrap();
+    let mut trx = engine.begin(3);
+    trx.statement_start();
+    with_row(id, &body(id), |row| trx.insert(&table, row)).unwrap();
+    trx.prepare(xid, false).unwrap();
+    trx.detach();
+}
+
+/// Files in which the needle is to be read.
+fn bare(os: &Arc<SimOs>) -> Vec<String> {
+    let has = |bytes: &[u8]| bytes.windows(NEEDLE.len()).any(|part| part == NEEDLE);
+    let files = read_files(os).into_iter().filter(|(_, bytes)| has(bytes));
+    files.map(|(path, _)| path.display().to_string()).collect()
+}
+
+/// A killed machine with rows in pages and others in the log only.
+fn killed(encryption: impl Fn() -> Option<Encryption>) -> Arc<SimOs> {
+    let os = SimOs::new(5);
+    let engine = open(&os, encryption()).unwrap();
+    engine.create_table(TABLES[0], spec(TABLES[0])).unwrap();
+    insert(&engine, 0..300);
+    prepare(&engine, NEEDLE, 1_000_000);
+    engine.checkpoint_now().unwrap();
+    insert(&engine, 300..400);
+    let os = machine_with(&read_files(&os));
+    drop(engine);
+    os
+}
+
+fn end_prepared(engine: &Arc<Engine>) {
+    assert_eq!(engine.prepared(), [NEEDLE]);
+    engine.rollback_prepared(NEEDLE).unwrap();
+    for _ in 0..50 {
+        engine.step().unwrap();
+    }
+}
+
+#[test]
+fn nothing_that_was_written_is_to_be_read_in_the_files() {
+    let keys = FixedKeys::new(1);
+    assert!(bare(&killed(|| None)).len() >= 3, "pages, log and note, without encryption");
+    let os = killed(|| under(&keys, Some(1)));
+    assert_eq!(bare(&os), Vec::<String>::new());
+    let engine = open(&os, under(&keys, Some(1))).unwrap();
+    end_prepared(&engine);
+    assert_rows(&engine, 400);
+    insert(&engine, 400..500);
+    engine.shutdown().unwrap();
+    drop(engine);
+    assert_eq!(bare(&os), Vec::<String>::new());
+    assert_rows(&open(&os, under(&keys, None)).unwrap(), 500);
+}
+
+#[test]
+fn a_start_without_the_right_keys_is_refused_and_changes_nothing() {
+    let keys = FixedKeys::new(2);
+    let os = killed(|| under(&keys, Some(7)));
+    let before = read_files(&os);
+    let refused = |encryption| {
+        let Err(Error::Refused(why)) = open(&os, encryption) else { panic!("it must be refused") };
+        assert_eq!(read_files(&os), before, "{why}");
+        why
+    };
+    assert!(refused(None).contains("encrypted with key 7 version 2, and no keys were given"));
+    let lost = FixedKeys::new(1);
+    assert!(refused(under(&lost, Some(7))).contains("key 7 version 2 is needed and is not there"));
+    assert!(refused(under(&lost, None)).contains("key 7 version 2 is needed"));
+    let none = FixedKeys::new(0);
+    assert!(refused(under(&none, Some(7))).contains("there is no key 7"));
+    struct Wrong;
+    impl Keys for Wrong {
+        fn newest(&self, _: u32) -> Option<u32> {
+            Some(2)
+        }
+        fn key(&self, _: u32, _: u32) -> Option<Vec<u8>> {
+            Some(vec![9; 16])
+        }
+    }
+    let wrong = Some(Encryption { keys: Arc::new(Wrong), writes_under: Some(7) });
+    assert!(refused(wrong).contains("key 7 version 2 is not the one"));
+    let engine = open(&os, under(&keys, Some(7))).unwrap();
+    end_prepared(&engine);
+    assert_rows(&engine, 400);
+}
+
+/// The log is written under a version that no checkpoint knows of yet.
+#[test]
+fn a_key_that_only_the_log_needs_is_missed_at_the_start() {
+    let keys = FixedKeys::new(1);
+    let os = killed(|| under(&keys, Some(1)));
+    keys.newest.store(2, Ordering::Relaxed);
+    let engine = open(&os, under(&keys, Some(1))).unwrap();
+    insert(&engine, 400..410);
+    let os = machine_with(&read_files(&os));
+    let before = read_files(&os);
+    let Err(Error::Refused(why)) = open(&os, under(&FixedKeys::new(1), Some(1))) else {
+        panic!("it must be refused")
+    };
+    assert!(why.contains("key 1 version 2 is needed"), "{why}");
+    assert_eq!(read_files(&os), before);
+    let engine = open(&os, under(&keys, Some(1))).unwrap();
+    end_prepared(&engine);
+    assert_rows(&engine, 410);
+}
+
+#[test]
+fn encryption_is_turned_on_and_off_between_lives() {
+    let keys = FixedKeys::new(1);
+    let os = killed(|| None);
+    let first_blocks = |os: &Arc<SimOs>| {
+        let files = read_files(os);
+        let version = |path: &str| files[std::path::Path::new(path)][8];
+        (version("/data/superblock"), version("/data/log/control"))
+    };
+    assert_eq!(first_blocks(&os), (2, 1), "format 1");
+    let engine = open(&os, under(&keys, Some(1))).unwrap();
+    assert_eq!(first_blocks(&os), (2, 2), "the log first");
+    end_prepared(&engine);
+    insert(&engine, 400..500);
+    engine.shutdown().unwrap();
+    assert_eq!(first_blocks(&os), (3, 2));
+    drop(engine);
+    let engine = open(&os, under(&keys, None)).unwrap();
+    assert_rows(&engine, 500);
+    insert(&engine, 500..600);
+    let os = machine_with(&read_files(&os));
+    drop(engine);
+    let engine = open(&os, under(&keys, Some(2))).unwrap();
+    assert_rows(&engine, 600);
+    engine.shutdown().unwrap();
+    drop(engine);
+    assert_eq!(first_blocks(&os), (3, 2));
+    assert!(matches!(open(&os, None), Err(Error::Refused(_))));
+    assert_rows(&open(&os, under(&keys, None)).unwrap(), 600);
+}
+
+#[test]
+fn tools_need_the_keys() {
+    let keys = FixedKeys::new(1);
+    let os = killed(|| under(&keys, Some(1)));
+    let dir = || Directory::open(Arc::clone(&os) as Arc<dyn Os>, DATA, None).unwrap();
+    let Err(Error::Refused(why)) = dir().verify(geometry()) else { panic!("it must be refused") };
+    assert!(why.contains("encrypted with key 1 version 1"), "{why}");
+    assert!(dir().log(None, &mut |_| true).is_err());
+    let report = dir().with_keys(Arc::clone(&keys) as _).unwrap().verify(geometry()).unwrap();
+    assert_eq!(
+        report.checks.into_iter().flat_map(|check| check.faults).collect::<Vec<_>>(),
+        Vec::<String>::new()
+    );
+    let settled = |encryption| {
+        let os = machine_with(&read_files(&os));
+        let to = Arc::clone(&os) as Arc<dyn Os>;
+        settle(to, DATA.as_ref(), geometry(), Arc::new(NoHost), encryption, &|_| true)
+            .map(|settled| (settled.tables, bare(&os)))
+    };
+    assert!(matches!(settled(None), Err(Error::Refused(_))));
+    let done = settled(under(&keys, Some(1))).unwrap();
+    assert_eq!(done, (vec![TABLES[0].to_owned()], Vec::new()));
+}
