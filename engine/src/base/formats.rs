@@ -106,8 +106,8 @@ pub const LOGS: RangeInclusive<u32> = FORMATS[OLDEST_READ].log..=ENCRYPTED.log;
 
 /// Number and first release of the format whose superblocks have this version.
 pub fn of_store(version: u32) -> Option<(usize, Release)> {
-    let all = FORMATS.iter().chain([&ENCRYPTED]).zip(1..);
-    all.filter(|(format, _)| format.store == version).map(|(f, number)| (number, f.since)).next()
+    let mut all = FORMATS.iter().chain([&ENCRYPTED]).zip(1..);
+    all.find(|(format, _)| format.store == version).map(|(format, number)| (number, format.since))
 }
 
 /// Number and first release of the format that this release writes.

@@ -6,7 +6,7 @@ use crate::operator::flushing;
 use crate::world::{Life, SESSION_OF_CHECKS};
 use sluice_engine::base::{Error, Lsn, Result};
 use sluice_engine::db::backup::{settle, Copying};
-use sluice_engine::db::{Config, Engine, Geometry, NoHost};
+use sluice_engine::db::{Config, Encryption, Engine, FixedKeys, Geometry, Keys, NoHost};
 use sluice_engine::os::sim::{SimOs, SimRng};
 use sluice_engine::os::sync::sleep;
 use sluice_engine::os::Os;
@@ -95,15 +95,27 @@ fn copy(life: &Life, from: Lsn, rng: &mut SimRng) -> Result<Option<Backup>> {
 
 impl Backup {
     /// Opens the copy, which is all on the disk, and answers what it holds and who is prepared in it.
-    pub fn found(&self, geometry: Geometry, ids: u64, rng: &mut SimRng) -> Found {
+    pub fn found(
+        &self,
+        geometry: Geometry,
+        ids: u64,
+        keys: &Option<Arc<FixedKeys>>,
+        rng: &mut SimRng,
+    ) -> Found {
         self.machine.crash();
         let os = || Arc::clone(&self.machine) as Arc<dyn Os>;
+        let encryption = || {
+            let keys = Arc::clone(keys.as_ref()?) as Arc<dyn Keys>;
+            Some(Encryption { keys, writes_under: Some(1) })
+        };
         if rng.chance(50) {
-            let settled = settle(os(), Path::new(COPY), geometry, Arc::new(NoHost), None, &|_| true);
+            let settled =
+                settle(os(), Path::new(COPY), geometry, Arc::new(NoHost), encryption(), &|_| true);
             settled.unwrap_or_else(|error| panic!("the backup cannot be settled: {error}"));
         }
         let mut config = Config::new(COPY);
         config.background = false;
+        config.encryption = encryption();
         let opened = Engine::open_with(os(), config, geometry, Arc::new(NoHost));
         let engine = opened.unwrap_or_else(|error| panic!("the backup does not open: {error}"));
         let rows = check::everything(&engine, SESSION_OF_CHECKS, ids);

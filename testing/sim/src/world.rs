@@ -10,18 +10,29 @@ use crate::processor::Processor;
 use crate::profile::{Habits, Illness, Limits, Profile};
 use crate::session::{Flow, Session};
 use sluice_engine::base::{Error, Result};
-use sluice_engine::db::{Compression, Config, Engine, FlushAtCommit, Geometry, Host, Level};
+use sluice_engine::db::{
+    Compression, Config, Encryption, Engine, FixedKeys, FlushAtCommit, Geometry, Host, Keys, Level,
+};
 use sluice_engine::os::planted::Bug;
 use sluice_engine::os::sched::{self, Pace};
 use sluice_engine::os::sim::{Fault, Kind, SimOs, SimRng, Spell, Trouble};
 use sluice_engine::os::sync::{sleep, spawn};
-use sluice_engine::os::Os;
+use sluice_engine::os::{OpenMode, Os};
+use std::cell::Cell;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 pub const TABLES: u64 = 3;
 pub const SESSION_OF_CHECKS: u64 = 99;
+/// So many seeds of 100 encrypt what they write: drawn apart, the others stay as they were.
+const ENCRYPTION_PERCENT: u64 = 30;
+const ENCRYPTION_SALT: u64 = 0x33_17;
+/// One opening of so many of those is without.
+const PLAIN_EVERY: u64 = 7;
+/// As many equal bytes as these are no accident.
+const FILLER_BYTES_MIN: usize = 24;
 /// So many seeds of 100 have somebody who makes backups: drawn apart, the others stay as they were.
 const BACKUP_PERCENT: u64 = 20;
 const BACKUP_SALT: u64 = 0xba_c0;
@@ -167,6 +178,11 @@ impl Host for Witness {
 
 struct World {
     rng: SimRng,
+    /// If what this seed writes is encrypted.
+    keys: Option<Arc<FixedKeys>>,
+    /// Openings so far; and whether each of them had encryption on.
+    opened: Cell<u64>,
+    is_hidden: Cell<bool>,
     /// Of somebody who makes backups, if there is one.
     backup_rng: Option<SimRng>,
     backups: Backups,
@@ -180,8 +196,12 @@ struct World {
 impl World {
     fn new(seed: u64, rng: SimRng, limits: Limits) -> World {
         let mut backup_rng = SimRng::new(seed ^ BACKUP_SALT);
+        let is_encrypted = SimRng::new(seed ^ ENCRYPTION_SALT).chance(ENCRYPTION_PERCENT);
         World {
             rng,
+            keys: is_encrypted.then(|| FixedKeys::new(1)),
+            opened: Cell::new(0),
+            is_hidden: Cell::new(is_encrypted),
             backup_rng: backup_rng.chance(BACKUP_PERCENT).then_some(backup_rng),
             backups: Backups::default(),
             os: SimOs::new(seed),
@@ -216,8 +236,38 @@ impl World {
         }
     }
 
+    /// Keys get a new version now and then; and once in a while encryption is off.
+    fn encryption(&self) -> Option<Encryption> {
+        let keys = self.keys.as_ref()?;
+        let opened = self.opened.replace(self.opened.get() + 1);
+        keys.newest.store(1 + opened / 3, Ordering::Relaxed);
+        let is_on = opened % PLAIN_EVERY != PLAIN_EVERY - 1;
+        self.is_hidden.set(self.is_hidden.get() && is_on);
+        let keys = Arc::clone(keys) as Arc<dyn Keys>;
+        Some(Encryption { keys, writes_under: is_on.then_some(1) })
+    }
+
+    /// Fillers of rows are many equal bytes. Encrypted bytes never are, and nothing else is.
+    fn check_hidden(&self) {
+        if !self.is_hidden.get() {
+            return;
+        }
+        for dir in ["/data", "/data/log"].map(Path::new) {
+            for path in self.os.list(dir).unwrap_or_default() {
+                let Ok(file) = self.os.open(&path, OpenMode::default()) else { continue };
+                let mut bytes = vec![0; file.len().map_or(0, |bytes| bytes as usize)];
+                if file.read_at(&mut bytes, 0).is_ok() {
+                    let is_filler = |run: &[u8]| run.len() >= FILLER_BYTES_MIN && run[0] != 0;
+                    let mut runs = bytes.chunk_by(|a, b| a == b);
+                    assert!(!runs.any(is_filler), "{} is to be read", path.display());
+                }
+            }
+        }
+    }
+
     fn open(&self, mode: FlushAtCommit) -> Result<Arc<Engine>> {
         let mut config = Config::new("/data");
+        config.encryption = self.encryption();
         // GC and holes are at work more often than with the default.
         config.space_percent = 125;
         config.flush_at_commit = mode;
@@ -418,7 +468,9 @@ impl World {
             std::mem::take(&mut *self.backups.lock().unwrap_or_else(PoisonError::into_inner));
         let (geometry, ids) = (self.geometry(), self.limits.habits.ids);
         let Some(rng) = &mut self.backup_rng else { return };
-        let all: Vec<_> = made.iter().map(|backup| backup.found(geometry, ids, rng)).collect();
+        let keys = self.keys.clone();
+        let all: Vec<_> =
+            made.iter().map(|backup| backup.found(geometry, ids, &keys, rng)).collect();
         all.iter().for_each(|found| self.model().copied(&found.rows, &found.prepared, found.end));
     }
 
@@ -515,6 +567,7 @@ impl World {
         // Threads of the engine find out that it is gone.
         sched::join_others();
         self.os.crash();
+        self.check_hidden();
     }
 
     /// With nobody at work, everything owed is done in the end: rolled back entries are taken

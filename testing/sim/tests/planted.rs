@@ -181,6 +181,10 @@ fn kept_value_deleted() {
     is_found(Bug::KeptValueDeleted);
 }
 
+fn image_not_encrypted() {
+    is_found(Bug::ImageNotEncrypted);
+}
+
 fn main() {
     runner::run(tests![
         commit_without_flush,
@@ -224,5 +228,6 @@ fn main() {
         backup_segments_reused,
         backup_log_freed_early,
         kept_value_deleted,
+        image_not_encrypted,
     ])
 }
