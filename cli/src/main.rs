@@ -8,6 +8,7 @@ mod bench;
 mod db;
 mod host;
 mod inspect;
+mod keys;
 mod pages;
 mod reports;
 mod server;

@@ -15,9 +15,9 @@ use super::stream::{Stream, StreamOs};
 use crate::db::Dsn;
 use crate::Result;
 use sluice_engine::base::{Error, Lsn};
-use sluice_engine::db::backup::{Copied, Copying, Part};
+use sluice_engine::db::backup::{key_id, Copied, Copying, Part};
 use sluice_engine::db::inspect::Directory;
-use sluice_engine::db::Geometry;
+use sluice_engine::db::{Geometry, Keys};
 use sluice_engine::os::{Os, RealOs};
 use std::collections::BTreeMap;
 use std::fs;
@@ -57,6 +57,8 @@ pub struct Options<'a> {
     pub rate_bytes: Option<u64>,
     pub wait: Duration,
     pub verifies: bool,
+    /// Of an encrypted server, to verify the copy.
+    pub keys: Option<Arc<dyn Keys>>,
 }
 
 pub fn run(dsn: &Dsn, options: &Options<'_>) -> Result<()> {
@@ -66,6 +68,13 @@ pub fn run(dsn: &Dsn, options: &Options<'_>) -> Result<()> {
     let mut server = Server::connect(dsn, options.wait)?;
     let places = server.places()?;
     refuse_foreign(&server.foreign()?, options.only_sluice)?;
+    let verifies = options.verifies && matches!(options.to, To::Dir(_));
+    let is_encrypted = || key_id(&*RealOs::new(), &places.data_dir.join(ENGINE)).is_some();
+    if verifies && options.keys.is_none() && is_encrypted() {
+        return Err("the tables are encrypted, so the copy cannot be verified without their keys: give \
+                    --key-file or --no-verify"
+            .into());
+    }
     match options.to {
         To::Stream(level) => {
             let stream = Stream::begin(Box::new(stdout()), level)?;
@@ -126,7 +135,7 @@ fn make(mut server: Server, places: &Places, sink: &Sink, options: &Options<'_>)
     let verifies = options.verifies && matches!(sink, Sink::Dir(_));
     if let (true, Sink::Dir(data)) = (verifies, sink) {
         pace::phase("verifying the copy");
-        verify(&data.join(ENGINE))?;
+        verify(&data.join(ENGINE), options.keys.clone())?;
     }
     manifest.files = listed(copied);
     manifest.files.append(&mut small.listed);
@@ -298,8 +307,12 @@ fn listed(copied: Copied) -> Vec<Listed> {
 }
 
 /// As `sluice inspect verify` does.
-pub fn verify(dir: &Path) -> Result<()> {
+pub fn verify(dir: &Path, keys: Option<Arc<dyn Keys>>) -> Result<()> {
     let verified = Directory::open(RealOs::new(), dir, None)
+        .and_then(|directory| match keys {
+            Some(keys) => directory.with_keys(keys),
+            None => Ok(directory),
+        })
         .and_then(|directory| directory.verify(Geometry::default()));
     let report = verified.map_err(|e| format!("the copy cannot be verified: {e}"))?;
     let _ = fs::remove_file(dir.join("lock"));

@@ -27,6 +27,7 @@ use self::gtid::Gtid;
 use self::make::To;
 use self::until::Until;
 use crate::db::Dsn;
+use crate::keys::KeyArgs;
 use crate::{signals, Result};
 use clap::{ArgGroup, Args};
 use std::path::PathBuf;
@@ -59,6 +60,8 @@ pub struct BackupArgs {
     /// Show bytes, rate and phase on standard error, also if that is no terminal
     #[arg(long)]
     progress: bool,
+    #[command(flatten)]
+    keys: KeyArgs,
 }
 
 #[derive(Args)]
@@ -101,6 +104,8 @@ pub struct RestoreArgs {
     /// Show bytes, rate and phase on standard error, also if that is no terminal
     #[arg(long)]
     progress: bool,
+    #[command(flatten)]
+    keys: KeyArgs,
     /// Options for the private server, after `--`
     #[arg(last = true, value_name = "MARIADBD OPTIONS")]
     options: Vec<String>,
@@ -142,6 +147,7 @@ pub fn backup(args: &BackupArgs) -> Result<ExitCode> {
         rate_bytes: args.rate_mib.map(|mib| mib << 20),
         wait: Duration::from_secs(args.wait),
         verifies: !args.no_verify,
+        keys: args.keys.read()?,
     };
     make::run(&dsn, &options)?;
     Ok(ExitCode::SUCCESS)
@@ -150,7 +156,11 @@ pub fn backup(args: &BackupArgs) -> Result<ExitCode> {
 pub fn restore(args: &RestoreArgs) -> Result<ExitCode> {
     signals::catch();
     pace::show(args.progress);
-    let options = restore::Options { finish: args.finish()?, verifies: !args.no_verify };
+    let options = restore::Options {
+        finish: args.finish()?,
+        verifies: !args.no_verify,
+        keys: args.keys.read()?,
+    };
     restore::run(&restore::Source::of(&args.from), &args.to, &options)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -14,8 +14,8 @@ use super::stream;
 use crate::Result;
 use sluice_engine::base::checksum::checksum;
 use sluice_engine::base::Error;
-use sluice_engine::db::backup::{settle, Settled};
-use sluice_engine::db::{Geometry, Host, Level};
+use sluice_engine::db::backup::{key_id, settle, Settled};
+use sluice_engine::db::{Encryption, Geometry, Host, Keys, Level};
 use sluice_engine::os::{OpenMode, Os, RealOs};
 use std::fs::{self, File};
 use std::os::unix::fs::{chown, FileExt, MetadataExt};
@@ -49,6 +49,8 @@ pub struct Options {
     pub finish: Finish,
     /// Verify pages and tables that come by a stream: nobody has done that before.
     pub verifies: bool,
+    /// Of an encrypted backup.
+    pub keys: Option<Arc<dyn Keys>>,
 }
 
 pub fn run(from: &Source, to: &Path, options: &Options) -> Result<()> {
@@ -59,17 +61,17 @@ pub fn run(from: &Source, to: &Path, options: &Options) -> Result<()> {
             manifest.files.iter().try_for_each(|file| check_size(&source, file))?;
             // What cannot be done is refused before anything is written.
             let mut plan = options.finish.plan(&manifest)?;
-            restore(to, &mut |stage| {
+            restore(to, &options.keys, &mut |stage| {
                 fill(&manifest, &source, stage)?;
                 Ok((manifest.clone(), plan.take()))
             })
         }
-        Source::Stream(path) => restore(to, &mut |stage| {
+        Source::Stream(path) => restore(to, &options.keys, &mut |stage| {
             let manifest = unpack(path.as_deref(), stage)?;
             let plan = options.finish.plan(&manifest)?;
             if options.verifies {
                 pace::phase("verifying the copy");
-                verify(&stage.join(ENGINE))?;
+                verify(&stage.join(ENGINE), options.keys.clone())?;
             }
             Ok((manifest, plan))
         }),
@@ -79,12 +81,12 @@ pub fn run(from: &Source, to: &Path, options: &Options) -> Result<()> {
 /// Puts the files into a directory. Answers their list, and what else is to be done.
 type Fill<'a> = dyn FnMut(&Path) -> Result<(Manifest, Option<Plan>)> + 'a;
 
-fn restore(to: &Path, fill: &mut Fill<'_>) -> Result<()> {
+fn restore(to: &Path, keys: &Option<Arc<dyn Keys>>, fill: &mut Fill<'_>) -> Result<()> {
     files::take_empty_dir(to)?;
     let (stage, work) = (to.join(STAGE), to.join(WORK));
     files::make_dir(&stage)?;
     let staged = fill(&stage).and_then(|(manifest, plan)| {
-        let settled = recover(&stage)?;
+        let settled = recover(&stage, keys.clone())?;
         if let Some(plan) = &plan {
             plan.run(&manifest, &stage, &work)?;
         }
@@ -134,11 +136,15 @@ fn fill(manifest: &Manifest, source: &Path, stage: &Path) -> Result<()> {
     manifest.files.iter().try_for_each(|file| copy(&*os, file, source, stage, &mut pace))
 }
 
-fn recover(stage: &Path) -> Result<Settled> {
+fn recover(stage: &Path, keys: Option<Arc<dyn Keys>>) -> Result<Settled> {
     pace::phase("recovering the engine");
     let keeps = |name: &str| has_definition(stage, name);
     let dir = stage.join(ENGINE);
-    let settled = settle(RealOs::new(), &dir, Geometry::default(), Arc::new(Words), None, &keeps);
+    let (os, words) = (RealOs::new(), Arc::new(Words));
+    // What the restore writes is as what it was given.
+    let writes_under = key_id(&*os, &dir);
+    let encryption = keys.map(|keys| Encryption { keys, writes_under });
+    let settled = settle(os, &dir, Geometry::default(), words, encryption, &keeps);
     let settled = settled.map_err(|e| format!("the backup cannot be recovered: {e}"))?;
     let _ = fs::remove_file(dir.join("lock"));
     Ok(settled)

@@ -5,6 +5,7 @@
 mod json;
 mod summary;
 
+use crate::keys::KeyArgs;
 use clap::{Args, Subcommand};
 use json::Json;
 use sluice_engine::base::{Error, Lsn, PageId};
@@ -33,6 +34,8 @@ pub struct InspectArgs {
     json: bool,
     #[command(subcommand)]
     command: Inspect,
+    #[command(flatten)]
+    keys: KeyArgs,
 }
 
 #[derive(Subcommand)]
@@ -88,7 +91,10 @@ fn data_dir(args: &InspectArgs) -> Result<PathBuf> {
 
 /// Answers whether no damage was found.
 fn inspect(args: &InspectArgs) -> Result<bool> {
-    let dir = Directory::open(RealOs::new(), data_dir(args)?, args.log_dir.clone())?;
+    let mut dir = Directory::open(RealOs::new(), data_dir(args)?, args.log_dir.clone())?;
+    if let Some(keys) = args.keys.read().map_err(Error::Refused)? {
+        dir = dir.with_keys(keys)?;
+    }
     match &args.command {
         Inspect::Summary => {
             let summary = summary::Summary::of(&dir, &data_dir(args)?)?;
