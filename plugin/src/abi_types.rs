@@ -63,6 +63,8 @@ pub struct AbiConfig {
     pub compression: u32,
     pub log_compression: u32,
     pub space_amplification_pct: u32,
+    pub encrypts: u32,
+    pub encryption_key_id: u32,
 }
 
 #[repr(C)]
@@ -84,6 +86,8 @@ pub struct AbiHost {
     pub pause_end: extern "C" fn(*mut AbiWatch),
     pub thread_begin: extern "C" fn(u32),
     pub thread_end: extern "C" fn(),
+    pub key_newest: extern "C" fn(u32) -> u32,
+    pub key: extern "C" fn(u32, u32, *mut u8, u32) -> u32,
 }
 
 #[repr(C)]

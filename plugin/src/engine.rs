@@ -6,13 +6,18 @@ use crate::planted;
 use crate::shape::Collator;
 use crate::watch::WatchedOs;
 use sluice_engine::base::{Error, Result};
-use sluice_engine::db::{self, Compression, Config, Engine, FlushAtCommit, Level};
+use sluice_engine::db::{
+    self, Compression, Config, Encryption, Engine, FlushAtCommit, Keys, Level,
+};
 use std::cell::Cell;
 use std::collections::HashSet;
 use std::ffi::c_void;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 use std::time::Duration;
+
+/// Key management plugins have keys of 16 to 32 bytes.
+const KEY_BYTES_MAX: usize = 255;
 
 static ENGINE: OnceLock<Arc<Engine>> = OnceLock::new();
 /// Sessions whose THD is alive: a lock holder may be gone when its waiter is reported.
@@ -119,7 +124,10 @@ pub fn start(config: &AbiConfig, data_dir: PathBuf, log_dir: Option<PathBuf>) ->
         compression: compression_of(config.compression).unwrap_or(Compression::Lz4),
         log_compression: log_compression_of(config.log_compression),
         space_percent: u64::from(config.space_amplification_pct),
-        encryption: None,
+        encryption: Some(Encryption {
+            keys: Arc::new(Server),
+            writes_under: (config.encrypts != 0).then_some(config.encryption_key_id),
+        }),
         background: true,
     };
     let engine = Engine::open(WatchedOs::new(), config, Arc::new(Host))?;
@@ -226,8 +234,22 @@ impl db::Host for Host {
     }
 }
 
-/// The server's collations.
+/// The server's collations and keys.
 pub struct Server;
+
+impl Keys for Server {
+    fn newest(&self, id: u32) -> Option<u32> {
+        let version = (HOST.get()?.key_newest)(id);
+        (version != 0 && version != u32::MAX).then_some(version)
+    }
+
+    fn key(&self, id: u32, version: u32) -> Option<Vec<u8>> {
+        let mut key = vec![0; KEY_BYTES_MAX];
+        let bytes = (HOST.get()?.key)(id, version, key.as_mut_ptr(), KEY_BYTES_MAX as u32);
+        key.truncate(bytes as usize);
+        (!key.is_empty()).then_some(key)
+    }
+}
 
 impl Collator for Server {
     fn weights(

@@ -245,7 +245,7 @@ static bool refuse_options(const HA_CREATE_INFO *info)
   }
   for (engine_option_value *o= info->option_list; o; o= o->next)
     if (!o->parsed && o->name.length >= 9 && !strncasecmp(o->name.str, "ENCRYPTED", 9))
-      return refuse("ENCRYPTED tables");
+      return refuse("ENCRYPTED for a single table: sluice_encrypt is for all of them");
   return false;
 }
 

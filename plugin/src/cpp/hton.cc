@@ -5,6 +5,7 @@
 #include "hton.h"
 #include "psi.h"
 #include "binlog.h"
+#include <mysql/service_encryption.h>
 #include <mysql/service_thd_wait.h>
 #include <atomic>
 
@@ -349,11 +350,20 @@ static size_t host_prefix(const void *charset, const uint8_t *from, size_t lengt
   return cs->cset->charpos(cs, begin, begin + length, chars);
 }
 
+static uint32_t host_key_newest(uint32_t id) { return encryption_key_get_latest_version(id); }
+
+static uint32_t host_key(uint32_t id, uint32_t version, uint8_t *to, uint32_t room)
+{
+  unsigned int length= room;
+  return encryption_key_get(id, version, to, &length) ? 0 : length;
+}
+
 const sluice_host sluice_host_of_server= {
     host_log,           host_lock_wait,      host_wait_begin,     host_wait_end,
     host_killed,        host_weights,        host_prefix,         sluice_psi_file_opened,
     sluice_psi_file_closed, sluice_psi_file_removed, sluice_psi_file_begin, sluice_psi_file_end,
     sluice_psi_pause_begin, sluice_psi_pause_end, sluice_psi_thread_begin, sluice_psi_thread_end,
+    host_key_newest,    host_key,
 };
 
 static my_bool make_permanent(THD *, plugin_ref plugin, void *hton)

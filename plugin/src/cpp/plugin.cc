@@ -14,6 +14,8 @@ static ulong flush_log_at_trx_commit;
 static ulong compression;
 static ulong log_compression;
 static ulong space_amplification_pct;
+static my_bool encrypts_all;
+static ulong encryption_key_id;
 
 static const char *compression_names[]= {"none", "lz4", "zstd", NullS};
 static TYPELIB compression_typelib= {3, "compression", compression_names, nullptr};
@@ -87,6 +89,16 @@ static MYSQL_SYSVAR_ULONG(space_amplification_pct, space_amplification_pct, PLUG
     "newest version of each page needs. Less space costs more writes: garbage collection copies "
     "more. See docs/using.md",
     nullptr, update_space_amplification, 160, 110, 400, 0);
+
+static MYSQL_SYSVAR_BOOL(encrypt, encrypts_all, PLUGIN_VAR_OPCMDARG | PLUGIN_VAR_READONLY,
+    "Encrypt the pages, the log and the temporary files of Sluice, of all tables, with a key of the "
+    "server's key management. What is there already stays as it is until it is written anew",
+    nullptr, nullptr, 0);
+
+static MYSQL_SYSVAR_ULONG(encryption_key_id, encryption_key_id,
+    PLUGIN_VAR_RQCMDARG | PLUGIN_VAR_READONLY,
+    "The key of the server's key management that sluice_encrypt encrypts with",
+    nullptr, nullptr, 1, 1, UINT_MAX32, 0);
 
 static my_bool stats_auto_recalc;
 static ulonglong stats_sample_pages;
@@ -198,6 +210,7 @@ st_mysql_sys_var *sluice_plugin_variables[]= {
     MYSQL_SYSVAR(log_dir),          MYSQL_SYSVAR(flush_log_at_trx_commit),
     MYSQL_SYSVAR(lock_wait_timeout), MYSQL_SYSVAR(compression),
     MYSQL_SYSVAR(log_compression), MYSQL_SYSVAR(space_amplification_pct),
+    MYSQL_SYSVAR(encrypt),         MYSQL_SYSVAR(encryption_key_id),
     MYSQL_SYSVAR(allow_backup_stage), MYSQL_SYSVAR(hot_backup),
     MYSQL_SYSVAR(stats_auto_recalc), MYSQL_SYSVAR(stats_sample_pages),
     nullptr,
@@ -262,6 +275,8 @@ int sluice_plugin_start(void *hton)
   config.compression= uint32_t(compression);
   config.log_compression= uint32_t(log_compression);
   config.space_amplification_pct= uint32_t(space_amplification_pct);
+  config.encrypts= encrypts_all;
+  config.encryption_key_id= uint32_t(encryption_key_id);
   sluice_fill_hton(static_cast<handlerton *>(hton));
   sluice_psi_register();
   if (!sluice_start(&config, &sluice_host_of_server))

@@ -144,6 +144,8 @@ typedef struct sluice_config
   uint32_t compression;     /* 0 none, 1 lz4, 2 zstd */
   uint32_t log_compression; /* the same */
   uint32_t space_amplification_pct;
+  uint32_t encrypts;          /* 1: all that is written from now on */
+  uint32_t encryption_key_id; /* under the newest version of this key */
 } sluice_config;
 
 /* performance_schema: files by kind, their operations, waits and threads, as in src/watch.rs. */
@@ -184,6 +186,10 @@ typedef struct sluice_host
   void (*pause_end)(sluice_watch *watch);
   void (*thread_begin)(uint32_t which);
   void (*thread_end)(void);
+  /* Newest version of a key; 0 or all bits: there is none. */
+  uint32_t (*key_newest)(uint32_t id);
+  /* Bytes of a key, at most room; 0: it is not there. */
+  uint32_t (*key)(uint32_t id, uint32_t version, uint8_t *to, uint32_t room);
 } sluice_host;
 
 typedef struct sluice_xid

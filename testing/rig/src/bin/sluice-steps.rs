@@ -14,13 +14,14 @@ type TestStep = (&'static str, &'static str);
 
 /// Name and command line. TOOLS is the directory of the programs that the build makes; SERVERS runs a test of
 /// testing/server, on real servers.
-const STEPS: [TestStep; 27] = [
+const STEPS: [TestStep; 28] = [
     ("cargo-test", "cargo test --workspace --release --locked --no-fail-fast"),
     ("simulation", "cargo test --release --locked -p sluice-sim --features sim"),
     ("server", "$SERVERS server"),
     ("damage", "$SERVERS damage"),
     ("formats", "$SERVERS formats -- --skip keep_the_newest_format"),
     ("backup", "$SERVERS backup -- --test-threads=2"),
+    ("encryption", "$SERVERS encryption -- --test-threads=2"),
     ("types", "\"$TOOLS/sluice-diff\" types --quick"),
     ("isolation", "\"$TOOLS/sluice-isolation\" all --histories 4 --seconds 8"),
     ("diff-cases", "\"$TOOLS/sluice-diff\" replay"),

@@ -1,0 +1,200 @@
+//! Encryption at rest with file_key_management: nothing that users wrote is to be read below `sluice/`, and
+//! no start without the right key changes a file.
+//!
+//! `cargo test --release --workspace --test encryption [NAME]`, after `make build`.
+
+use sluice_rig::tool::run;
+use sluice_server_tests::scratch::Scratch;
+use sluice_server_tests::site::Site;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const SMALL: [&str; 2] = ["--loose-sluice-log-capacity=16M", "--loose-sluice-buffer-pool-size=16M"];
+const NEEDLE: &str = "a secret of somebody";
+const KEY: &str = "770a8a65da156d24ee2a093277530142";
+const OTHER_KEY: &str = "18420b5cbe31cca43c7d8a2ff59d2a5d";
+
+struct Case {
+    d: Site,
+    keys: PathBuf,
+    scratch: Scratch,
+}
+
+fn write_keys(path: &Path, key: &str) {
+    fs::write(path, format!("1;{key}\n")).expect("a file of keys");
+}
+
+impl Case {
+    fn new(name: &str) -> Case {
+        let scratch = Scratch::new("encryption", name);
+        let keys = scratch.path("keys.txt");
+        write_keys(&keys, KEY);
+        let d = Site::new(&scratch, "d", "Sluice", &SMALL);
+        Case { d, keys, scratch }
+    }
+
+    fn with_keys(&self) -> [String; 2] {
+        let file = format!("--file-key-management-filename={}", self.keys.display());
+        ["--plugin-load-add=file_key_management".into(), file]
+    }
+
+    fn start(&mut self, more: &[&str]) {
+        let keys = self.with_keys();
+        let options: Vec<&str> =
+            keys.iter().map(String::as_str).chain(more.iter().copied()).collect();
+        self.d.start(&options);
+    }
+
+    fn refuses(&mut self, why: &str, options: &[&str]) {
+        let before = files(&self.d.data("sluice"));
+        self.d.refuses(why, options);
+        assert!(files(&self.d.data("sluice")) == before, "{why}: the refused start changed files");
+    }
+
+    fn write(&self) {
+        self.d.run(&[
+            "CREATE DATABASE w",
+            "CREATE TABLE w.t (a INT PRIMARY KEY, b VARCHAR(200), c LONGTEXT, KEY (b))",
+            &format!("INSERT INTO w.t SELECT seq, CONCAT('{NEEDLE} ', seq), REPEAT('{NEEDLE}', seq % 9 * 300) \
+                      FROM w.seq_1_to_3000"),
+            "FLUSH ENGINE LOGS",
+            &format!("UPDATE w.t SET b = CONCAT(a, ' {NEEDLE}') WHERE a < 500"),
+            "ALTER TABLE w.t ADD KEY other (c(60))",
+            &format!("XA START '{NEEDLE}'"),
+            &format!("INSERT INTO w.t VALUES (10000, '{NEEDLE}', NULL)"),
+            &format!("XA END '{NEEDLE}'"),
+            &format!("XA PREPARE '{NEEDLE}'"),
+        ]);
+    }
+
+    fn sum(&self) -> String {
+        sum(&self.d)
+    }
+
+    /// Files below `sluice/` in which the needle is to be read.
+    fn bare(&self) -> Vec<String> {
+        let has = |bytes: &[u8]| bytes.windows(NEEDLE.len()).any(|part| part == NEEDLE.as_bytes());
+        let found = files(&self.d.data("sluice")).into_iter().filter(|(_, bytes)| has(bytes));
+        found.map(|(path, _)| path.display().to_string()).collect()
+    }
+
+    fn program(&self) -> Command {
+        let test = std::env::current_exe().expect("this test");
+        let program = test.ancestors().nth(2).expect("a directory").join("sluice");
+        assert!(program.exists(), "no {}: run `make build`", program.display());
+        Command::new(program)
+    }
+}
+
+fn sum(site: &Site) -> String {
+    site.value(
+        "SELECT CONCAT(COUNT(*), ' ', SUM(a), ' ', SUM(LENGTH(b)), ' ', SUM(LENGTH(c))) FROM w.t",
+    )
+}
+
+/// Names and content.
+fn files(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    for entry in fs::read_dir(dir).expect("a directory").flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            found.extend(files(&path));
+        } else {
+            found.insert(path.clone(), fs::read(&path).expect("a file"));
+        }
+    }
+    found
+}
+
+#[test]
+fn no_known_string_is_to_be_read_after_a_kill() {
+    let mut plain = Case::new("plain");
+    plain.start(&["--sluice-compression=none", "--sluice-log-compression=none"]);
+    plain.write();
+    plain.d.wait_until_log_is_durable();
+    plain.d.kill();
+    assert!(!plain.bare().is_empty(), "the search finds nothing where all is to be read");
+
+    for compression in ["none", "lz4"] {
+        let mut case = Case::new(&format!("hidden-{compression}"));
+        let options = [
+            "--sluice-encrypt=ON".to_string(),
+            format!("--sluice-compression={compression}"),
+            format!("--sluice-log-compression={compression}"),
+        ];
+        let options: Vec<&str> = options.iter().map(String::as_str).collect();
+        case.start(&options);
+        case.write();
+        let before = case.sum();
+        case.d.wait_until_log_is_durable();
+        case.d.kill();
+        assert_eq!(case.bare(), Vec::<String>::new());
+        case.start(&options);
+        case.d.does_not_say("[ERROR]");
+        assert_eq!(case.sum(), before);
+        case.d.run(&[&format!("XA ROLLBACK '{NEEDLE}'")]);
+        let checked = case.d.rows("CHECK TABLE w.t EXTENDED");
+        assert_eq!(checked[0][3], "OK", "{checked:?}");
+        case.d.stop();
+        assert_eq!(case.bare(), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn a_start_without_the_key_is_refused_and_changes_nothing() {
+    let mut case = Case::new("refused");
+    case.start(&["--sluice-encrypt=ON"]);
+    case.write();
+    let before = case.sum();
+    case.d.wait_until_log_is_durable();
+    case.d.kill();
+    case.refuses("encryption is on, but there is no key 1", &["--sluice-encrypt=ON"]);
+    case.refuses("key 1 version 1 is needed and is not there", &[]);
+    write_keys(&case.keys, OTHER_KEY);
+    let keys = case.with_keys();
+    let options = [&keys[0][..], &keys[1], "--sluice-encrypt=ON"];
+    case.refuses("key 1 version 1 is not the one that the files were encrypted with", &options);
+    write_keys(&case.keys, KEY);
+    // Off again: what is there is read.
+    case.start(&[]);
+    assert_eq!(case.sum(), before);
+    case.d.stop();
+}
+
+#[test]
+fn a_backup_needs_the_keys_to_be_verified_and_restored() {
+    let mut case = Case::new("backup");
+    case.start(&["--sluice-encrypt=ON"]);
+    case.write();
+    let before = case.sum();
+    let address = format!("mysql://root@localhost/?socket={}", case.d.socket().display());
+    let keys = format!("--key-file={}", case.keys.display());
+    let to = case.scratch.path("copy");
+    let backup = |options: &[&str]| {
+        let mut command = case.program();
+        run(command.args(["backup", &address, "--only-sluice", "--to"]).arg(&to).args(options))
+    };
+    backup(&[]).refuses("give --key-file or --no-verify");
+    backup(&[&keys]).ok();
+    case.d.stop();
+    let inspect = |options: &[&str]| {
+        run(case.program().arg("inspect").arg(case.d.data("sluice")).args(options))
+    };
+    inspect(&["verify"]).refuses("the files are encrypted with key 1 version 1");
+    inspect(&["verify", &keys]).ok();
+    let mut site = Site::new(&case.scratch, "restored", "Sluice", &SMALL);
+    let data = site.data("");
+    fs::remove_dir_all(&data).expect("an installation that nobody needs");
+    let restore = |options: &[&str]| {
+        let mut command = case.program();
+        run(command.args(["restore", "--from"]).arg(&to).arg("--to").arg(&data).args(options))
+    };
+    restore(&[]).refuses("the files are encrypted with key 1 version 1");
+    restore(&[&keys]).ok();
+    let [load, file] = case.with_keys();
+    site.start(&[&load, &file, "--sluice-encrypt=ON"]);
+    assert_eq!(sum(&site), before);
+    site.stop();
+}
