@@ -71,9 +71,11 @@ pub fn run(dsn: &Dsn, options: &Options<'_>) -> Result<()> {
     let verifies = options.verifies && matches!(options.to, To::Dir(_));
     let is_encrypted = || key_id(&*RealOs::new(), &places.data_dir.join(ENGINE)).is_some();
     if verifies && options.keys.is_none() && is_encrypted() {
-        return Err("the tables are encrypted, so the copy cannot be verified without their keys: give \
+        return Err(
+            "the tables are encrypted, so the copy cannot be verified without their keys: give \
                     --key-file or --no-verify"
-            .into());
+                .into(),
+        );
     }
     match options.to {
         To::Stream(level) => {

@@ -231,6 +231,9 @@ impl Os for StreamOs {
     fn entropy(&self) -> u64 {
         self.real.entropy()
     }
+    fn random(&self, out: &mut [u8]) -> Done<()> {
+        self.real.random(out)
+    }
 }
 
 impl File for StreamFile {
