@@ -87,7 +87,9 @@ pub fn settled(
     has_happened: impl FnOnce(&Engine) -> Result<bool>,
 ) -> Result<()> {
     let Err(error) = done.and_then(|()| planted::ddl()) else { return Ok(()) };
-    match has_happened(get()?)? && !planted::is("not-settled") {
+    let is_of_flush =
+        matches!(error, Error::Full { .. } | Error::Io { .. } | Error::Poisoned { .. });
+    match is_of_flush && has_happened(get()?)? && !planted::is("not-settled") {
         true => settle(statement, error),
         false => Err(error),
     }

@@ -140,7 +140,7 @@ impl Store {
         }
         check_segment_bytes(sb.segment_bytes)?;
         let (mut map, changes, note, sums) = load_map(&*os, &dir, &sb, options.map_bytes)?;
-        let note = decrypt_note(options.cipher.as_deref(), sb.seed, note)?;
+        let note = decrypt_note(options.cipher.as_deref(), &sb, note)?;
         let file = os.open(&pages_path(&dir), direct)?;
         let count = check_loaded(&mut map, &sums, &sb, &*file)?;
         let mut state = State::load(map, sums, sb.segment_bytes, count);
@@ -441,7 +441,8 @@ pub(super) fn proof(cipher: Option<&Cipher>, last: Option<Proof>) -> Result<Opti
 
 type Proof = [u8; cipher::ENVELOPE_BYTES];
 
-/// The first byte of an encrypted note. The notes themselves are somebody else's, and begin otherwise.
+/// The first byte of an encrypted note, in a directory whose superblock has a proof. Notes of the engine begin
+/// otherwise.
 const ENCRYPTED_NOTE: u8 = 0xff;
 
 fn note_context(seed: u32) -> [u8; 8] {
@@ -466,10 +467,16 @@ pub(super) fn encrypt_note<'a>(
     Ok(encrypted.into())
 }
 
-pub(super) fn decrypt_note(cipher: Option<&Cipher>, seed: u32, note: Vec<u8>) -> Result<Vec<u8>> {
+/// The note of a directory with this superblock, which says whether it may be encrypted: any byte can be a
+/// plain note's first.
+pub(super) fn decrypt_note(
+    cipher: Option<&Cipher>,
+    sb: &Superblock,
+    note: Vec<u8>,
+) -> Result<Vec<u8>> {
     match note.split_first() {
-        Some((&ENCRYPTED_NOTE, encrypted)) => {
-            cipher::decrypt_with(cipher, &note_context(seed), encrypted)
+        Some((&ENCRYPTED_NOTE, encrypted)) if sb.proof.is_some() => {
+            cipher::decrypt_with(cipher, &note_context(sb.seed), encrypted)
         }
         _ => Ok(note),
     }

@@ -117,7 +117,7 @@ impl StoreFiles {
             return Err(Error::corrupt("both slots of the superblock are damaged", place));
         };
         let (map, _, note, sums) = load_map(os, dir, &sb, 0)?;
-        let note = decrypt_note(cipher.as_deref(), sb.seed, note)?;
+        let note = decrypt_note(cipher.as_deref(), &sb, note)?;
         let pages = os.open(&pages_path(dir), direct)?;
         let header = StoreHeader {
             version: found.version,

@@ -147,7 +147,7 @@ fn inspect_sums_up_a_stopped_and_a_killed_server(w: &mut World) {
         serde_json::from_str(&w.inspect(&["summary", "--json"]).ok()).expect("JSON");
     assert_eq!(
         (&report["clean"], &report["format"]),
-        (&Value::Bool(false), &Value::from(1)),
+        (&Value::Bool(false), &Value::from(2)),
         "{report}"
     );
     assert!(report["records"].as_u64() > Some(0), "{report}");

@@ -540,7 +540,7 @@ impl Cases {
             match name {
                 "superblock" => {
                     for block in new.chunks_mut(BLOCK_BYTES) {
-                        block[8] += 1;
+                        block[8] += NEWER;
                         let check = checksum(checksum(0, &block[..12]), &block[16..]);
                         block[12..16].copy_from_slice(&check.to_le_bytes());
                     }
@@ -557,8 +557,11 @@ impl Cases {
     }
 }
 
+/// One more is the version of encrypted directories.
+const NEWER: u8 = 2;
+
 fn raise_log_version(block: &mut [u8], body_bytes: usize) {
-    block[8] += 1;
+    block[8] += NEWER;
     let magic = u32::from_le_bytes(block[..4].try_into().unwrap());
     let check = checksum(magic, &block[8..8 + body_bytes]);
     block[4..8].copy_from_slice(&check.to_le_bytes());
