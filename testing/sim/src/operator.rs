@@ -62,6 +62,14 @@ fn one_ddl(life: &Life, rng: &mut SimRng) -> Flow {
     }
     trouble_ddl(life, rng);
     run_ddl(life, &ddl)?;
+    if let Ddl::Alter { seed, .. } = ddl {
+        let mut own = SimRng::new(seed ^ 0xA17E);
+        if own.chance(20) {
+            // Before anything else flushes what the statement has logged.
+            life.cut_power_after(own.below(3));
+            return Ok(());
+        }
+    }
     if rng.chance(life.habits.sudden_percent) {
         // The map without the pages of a dropped table, and a log that still tells of them.
         sleep(Duration::from_micros(rng.below(20_000)));
