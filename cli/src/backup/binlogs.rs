@@ -44,7 +44,7 @@ pub struct Transaction {
     pub end: u64,
 }
 
-/// What a file of the binary log has, in order.
+/// The items of a file of the binary log, in order.
 #[derive(Clone, Debug)]
 pub enum Item {
     /// All that was committed before this file.

@@ -1,4 +1,4 @@
-//! What a restore does by a private server on the directory, before this gets its place: applies binary
+//! A restore has a private server work on the directory, before this gets its place: it applies binary
 //! logs, and makes it a replica.
 
 use super::gtid::{Gtid, State};
@@ -12,7 +12,7 @@ use crate::db::Dsn;
 use crate::Result;
 use std::path::{Path, PathBuf};
 
-/// What the user asks for.
+/// The wish of the user.
 #[derive(Default)]
 pub struct Finish {
     /// Where the binary logs are, and how far they are applied.
@@ -22,7 +22,7 @@ pub struct Finish {
     pub options: Vec<String>,
 }
 
-/// What is to be done with one backup. It was found to be possible, as far as that can be said before.
+/// The work on one backup. It was found to be possible, as far as that can be said before.
 pub struct Plan {
     installation: Installation,
     replay: Option<Replay>,
@@ -70,7 +70,7 @@ impl Plan {
         server.upgrade()?;
         server.stop()?;
         let mut server = start()?;
-        // What ends a server of 10.11.18 if it is not there.
+        // A server of 10.11.18 ends if it is not there.
         let positions = server.control().value("SELECT COUNT(*) FROM mysql.gtid_slave_pos");
         positions.map_err(|reason| format!("mariadb-upgrade has made no tables: {reason}"))?;
         if let Some(replay) = self.replay.as_ref().filter(|replay| replay.transactions > 0) {

@@ -61,6 +61,13 @@ pub struct Options<'a> {
     pub keys: Option<Arc<dyn Keys>>,
 }
 
+impl Options<'_> {
+    /// A stream is verified where it is restored.
+    fn verifies_here(&self) -> bool {
+        self.verifies && matches!(self.to, To::Dir(_))
+    }
+}
+
 pub fn run(dsn: &Dsn, options: &Options<'_>) -> Result<()> {
     if matches!(options.to, To::Stream(_)) && stdout().is_terminal() {
         return Err("standard output is a terminal: hand the stream to a file or a program".into());
@@ -68,9 +75,8 @@ pub fn run(dsn: &Dsn, options: &Options<'_>) -> Result<()> {
     let mut server = Server::connect(dsn, options.wait)?;
     let places = server.places()?;
     refuse_foreign(&server.foreign()?, options.only_sluice)?;
-    let verifies = options.verifies && matches!(options.to, To::Dir(_));
     let is_encrypted = || key_id(&*RealOs::new(), &places.data_dir.join(ENGINE)).is_some();
-    if verifies && options.keys.is_none() && is_encrypted() {
+    if options.verifies_here() && options.keys.is_none() && is_encrypted() {
         return Err(
             "the tables are encrypted, so the copy cannot be verified without their keys: give \
                     --key-file or --no-verify"
@@ -134,7 +140,7 @@ fn make(mut server: Server, places: &Places, sink: &Sink, options: &Options<'_>)
     let Made { mut manifest, held, copied } = copy(&mut server, places, &mut small, options)?;
     drop(server);
     small.sync()?;
-    let verifies = options.verifies && matches!(sink, Sink::Dir(_));
+    let verifies = options.verifies_here();
     if let (true, Sink::Dir(data)) = (verifies, sink) {
         pace::phase("verifying the copy");
         verify(&data.join(ENGINE), options.keys.clone())?;

@@ -183,7 +183,7 @@ impl<'a> Private<'a> {
         }
     }
 
-    /// A clean end. What only this server was to have in its directory is removed.
+    /// A clean end. Files that only this server was to have in its directory are removed.
     pub fn stop(mut self) -> Result<()> {
         self.control.execute("SHUTDOWN")?;
         let give_up = Instant::now() + STOP_LIMIT;

@@ -152,15 +152,21 @@ fn a_wrong_start_gives_up_nothing() {
     all_runs(40);
 }
 
+/// One whose machine has lost its power, perhaps started wrongly after that.
+fn crashed_server(seed: u64, wrong: Option<Wrong>) -> Server {
+    let mut server = server(seed);
+    server.os.crash();
+    server.os.sync_dir(Path::new("/")).unwrap();
+    if let Some(wrong) = wrong {
+        let _ = start_wrongly(&mut server, wrong);
+    }
+    server
+}
+
 /// Every changing call of a start is the last one before a power cut, once.
 fn cut_everywhere(seed: u64, wrong: Option<Wrong>) {
     for calls in 0.. {
-        let mut server = server(seed);
-        server.os.crash();
-        server.os.sync_dir(Path::new("/")).unwrap();
-        if let Some(wrong) = wrong {
-            let _ = start_wrongly(&mut server, wrong);
-        }
+        let mut server = crashed_server(seed, wrong);
         server.os.fail_after(calls, Fault::PowerCut);
         let is_through = server.recover().is_ok();
         server.os.crash();
@@ -196,12 +202,7 @@ enum Failure {
 fn fail_everywhere(seed: u64, wrong: Option<Wrong>, failure: Failure) -> u64 {
     let mut failed = 0;
     for calls in 0.. {
-        let mut server = server(seed);
-        server.os.crash();
-        server.os.sync_dir(Path::new("/")).unwrap();
-        if let Some(wrong) = wrong {
-            let _ = start_wrongly(&mut server, wrong);
-        }
+        let mut server = crashed_server(seed, wrong);
         let before = server.os.mutations();
         match failure {
             Failure::Call(fault) => server.os.fail_after(calls, fault),

@@ -85,8 +85,7 @@ fn open(os: &Arc<SimOs>) -> Result<Arc<Engine>> {
     Engine::open_with(Arc::clone(os) as Arc<dyn Os>, config, geometry, Arc::new(NoHost))
 }
 
-fn start(seed: u64) -> (Arc<Engine>, Arc<Table>) {
-    let engine = open(&SimOs::new(seed)).unwrap();
+fn create_table(engine: &Engine) {
     let spec = TableSpec {
         indexes: vec![IndexSpec { unique: true }],
         definition: b"long".to_vec(),
@@ -94,6 +93,11 @@ fn start(seed: u64) -> (Arc<Engine>, Arc<Table>) {
         compression: None,
     };
     engine.create_table(TABLE, spec).unwrap();
+}
+
+fn start(seed: u64) -> (Arc<Engine>, Arc<Table>) {
+    let engine = open(&SimOs::new(seed)).unwrap();
+    create_table(&engine);
     let table = engine.table(TABLE).unwrap().unwrap();
     (engine, table)
 }
@@ -380,13 +384,7 @@ fn crash_run(seed: u64) {
     let mut rng = SimRng::new(seed);
     let os = SimOs::new(seed);
     let engine = open(&os).unwrap();
-    let spec = TableSpec {
-        indexes: vec![IndexSpec { unique: true }],
-        definition: b"long".to_vec(),
-        autoinc_start: 1,
-        compression: None,
-    };
-    engine.create_table(TABLE, spec).unwrap();
+    create_table(&engine);
     drop(engine);
     let mut rows = Rows::new();
     for life in 0..5 {
