@@ -59,7 +59,7 @@ pub enum Verdict {
 struct Tail {
     info: FileInfo,
     handle: Arc<dyn File>,
-    /// Behind what was written through the hook.
+    /// After what was written through the hook.
     written: u64,
     /// First record with bytes that no sync covers, and the same for the sync under way.
     dirty_from: Option<Lsn>,
@@ -75,6 +75,8 @@ struct Group {
     bytes: u64,
     /// Recovery must see its events from the first on.
     first_lsn: Option<Lsn>,
+    /// After its last record; the prepare records of its transactions lie below.
+    end_lsn: Lsn,
     is_large: bool,
     /// The first after whose end the log is not flushed any more: it is, once more, so that
     /// recovery knows.
@@ -121,7 +123,7 @@ pub struct Binlog {
     /// The name of the binlog's files without their number, from the start to the stop.
     pub(super) base: Mutex<Option<PathBuf>>,
     syncing: Mutex<()>,
-    /// Behind the last prepare record that nobody waited for.
+    /// After the last prepare record that nobody waited for.
     unflushed_prepare: AtomicU64,
     covered: Mutex<VecDeque<(String, u64)>>,
     is_on: AtomicBool,
@@ -351,7 +353,7 @@ impl Binlog {
         self.end_group(write.durable, end)
     }
 
-    /// Behind a fault nobody knows whether a full buffer is the end of a group: all is made durable,
+    /// After a fault it is not known whether a full buffer is the end of a group: all is made durable,
     /// and the group goes on.
     fn end_in_doubt(&self, handle: &dyn File) -> Result<Verdict> {
         self.flush()?;
@@ -396,6 +398,7 @@ impl Binlog {
             let appended = self.wal.append(RECORD_BINLOG, &[&head, piece]);
             tail.dirty_from.get_or_insert(appended.lsn);
             group.first_lsn.get_or_insert(appended.lsn);
+            group.end_lsn = appended.end;
             pos = next;
         }
         if end.is_some() {
@@ -431,8 +434,8 @@ impl Binlog {
             }
             (true, None) => {
                 match durable || group.is_first_relaxed {
-                    true => self.flush()?,
-                    false => self.wal.write_to(self.wal.end())?,
+                    true => self.wal.flush_to(group.end_lsn)?,
+                    false => self.wal.write_to(group.end_lsn)?,
                 }
                 Verdict::Durable
             }

@@ -178,7 +178,7 @@ impl Engine {
     fn help_purge(&self) {
         let table = &self.ctx.table;
         let lag = self.log_capacity() / 100 * PURGE_LAG_PERCENT;
-        let low = Lsn(self.wal.end_estimate().0.saturating_sub(lag));
+        let low = Lsn(self.wal.end().0.saturating_sub(lag));
         let oldest = || table.oldest_snapshot_csn();
         if !self.config.background {
             return;
@@ -247,7 +247,7 @@ impl Engine {
 
     /// Bytes of log that redo would read now.
     pub(crate) fn redo_bytes(&self) -> u64 {
-        self.wal.end_estimate().0.saturating_sub(self.checkpoints.redo_from.load(Ordering::Relaxed))
+        self.wal.end().0.saturating_sub(self.checkpoints.redo_from.load(Ordering::Relaxed))
     }
 
     pub(crate) fn pace_point(&self) -> Point {
@@ -322,7 +322,7 @@ impl Engine {
     /// Has the log written ahead when much of it waits: a commit has to write all that was logged
     /// before it, also that of a bulk load.
     fn write_log_ahead(&self) {
-        let end = self.wal.end_estimate().0;
+        let end = self.wal.end().0;
         let from =
             self.wal.written_estimate().0.max(self.workers.log_rung_at.load(Ordering::Relaxed));
         if end.saturating_sub(from) > WRITE_AHEAD_BYTES {

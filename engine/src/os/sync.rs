@@ -60,6 +60,14 @@ pub fn now_ns() -> u64 {
     u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX)
 }
 
+/// A place where a simulated scheduler may let another thread run: for reads that several threads
+/// order themselves by and that take no lock.
+pub fn may_switch(what: &'static str) {
+    #[cfg(feature = "sim")]
+    super::sched::point(what);
+    let _ = what;
+}
+
 /// Lets at least this time pass.
 pub fn sleep(time: Duration) {
     #[cfg(feature = "sim")]

@@ -144,9 +144,9 @@ impl Wal {
 
     fn admit_with(&self, least_bytes: u64) -> Result<()> {
         self.check_poison()?;
-        let end = self.ring.reserved();
+        let end = self.ring.end();
         if end.saturating_sub(self.ring.written()) > UNWRITTEN_BYTES_MAX {
-            self.write_to(self.end())?;
+            self.write_to(Lsn(end))?;
         }
         let reserve_end = end + self.segments.segment_bytes;
         if self.segments.end() < reserve_end {
@@ -214,14 +214,10 @@ impl Wal {
         }
     }
 
-    /// Position after the last appended record, and where the next scan may start.
+    /// Position after the last appended record, and where the next scan may start. Takes no lock, so
+    /// it may be asked at every row.
     pub fn end(&self) -> Lsn {
         Lsn(self.ring.end())
-    }
-
-    /// About the same, without a lock: for what is asked at every row.
-    pub fn end_estimate(&self) -> Lsn {
-        Lsn(self.ring.reserved())
     }
 
     /// Everything below is at least handed to the operating system.

@@ -157,8 +157,8 @@ pub(super) struct Ring {
     reserve: Mutex<Reserve>,
     cache: RwLock<Cache>,
     written: AtomicU64,
-    /// `Reserve::next` for callers that need no exact value.
-    reserved: AtomicU64,
+    /// [`Reserve::end`]: stored under the mutex of `reserve`, loaded without it.
+    end: AtomicU64,
     leader: Mutex<()>,
 }
 
@@ -220,7 +220,7 @@ impl Ring {
                 Cache { chunks: [tail].into(), low: start, pool: Vec::new() },
             ),
             written: AtomicU64::new(start),
-            reserved: AtomicU64::new(start),
+            end: AtomicU64::new(start),
             leader: Mutex::ranked(Rank::RingLeader, ()),
         }
     }
@@ -244,7 +244,6 @@ impl Ring {
         }
         let (lsn, end) = (r.next, r.next + bytes);
         r.next = end;
-        self.reserved.store(end, Ordering::Relaxed);
         let mut first = Arc::clone(&r.tail);
         let mut rest = Vec::new();
         if lsn >= first.end() || end > first.end() {
@@ -257,6 +256,7 @@ impl Ring {
         if segment(end - 1) != segment(r.start) {
             r.seal();
         }
+        self.publish_end(r);
         Reservation { lsn, end, first, rest, copies }
     }
 
@@ -281,19 +281,17 @@ impl Ring {
         (first, found.collect())
     }
 
-    /// Position after the last record; where the next batch will start if none is open.
+    /// Position after the last record; where the next batch will start if none is open. It is exact
+    /// and takes no lock: a record that was appended before is below it, and one that is appended
+    /// after it is not.
     pub fn end(&self) -> u64 {
-        let reserve = self.reserve.lock();
-        if reserve.is_empty() {
-            reserve.start
-        } else {
-            reserve.next
-        }
+        sync::may_switch("end of the log");
+        self.end.load(Ordering::Acquire)
     }
 
-    /// About where the stream ends, without a lock.
-    pub fn reserved(&self) -> u64 {
-        self.reserved.load(Ordering::Relaxed)
+    /// With release ordering, so that one that sees this end sees what came before the append.
+    fn publish_end(&self, reserve: &Reserve) {
+        self.end.store(reserve.end(), Ordering::Release);
     }
 
     pub fn written(&self) -> u64 {
@@ -310,6 +308,7 @@ impl Ring {
         let mut reserve = self.reserve.lock();
         if !reserve.is_empty() {
             reserve.seal();
+            self.publish_end(&reserve);
         }
     }
 
@@ -414,6 +413,13 @@ impl Ring {
 impl Reserve {
     fn is_empty(&self) -> bool {
         self.next == self.start + self.head_bytes
+    }
+
+    fn end(&self) -> u64 {
+        match self.is_empty() {
+            true => self.start,
+            false => self.next,
+        }
     }
 
     fn open_batch(&self) -> Sealed {

@@ -39,7 +39,7 @@ struct Measured {
 impl Engine {
     /// Refuses work for which there is no room; called with no latch held.
     pub(crate) fn check_room(&self, purpose: Purpose, killed: &Killed<'_>) -> Result<()> {
-        if self.wal.end_estimate().0 < self.lease.end.load(Relaxed) {
+        if self.wal.end().0 < self.lease.end.load(Relaxed) {
             return Ok(());
         }
         let refused = self.measure_room(purpose, killed);
