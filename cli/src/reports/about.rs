@@ -16,7 +16,7 @@ fn preset(name: &str) -> (&'static str, &'static str) {
         "enhanced-binlog" => (
             "What the binlog costs, and restarts after large transactions",
             "After the evaluation of the enhanced binlog of Amazon Aurora MySQL: throughput with \
-             and without binlog, and the time from kill -9 right behind the commit of one large \
+             and without binlog, and the time from kill -9 right after the commit of one large \
              transaction to the first answer. Published: 25 to 4000 threads, means of 10 runs; \
              transactions of 1, 5 and 50 GB.",
         ),

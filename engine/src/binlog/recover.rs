@@ -14,7 +14,7 @@ pub(super) struct Trace {
     pub info: FileInfo,
     /// First logged byte; what lies before was synced.
     pub from: Option<u64>,
-    /// Behind the last logged byte.
+    /// After the last logged byte.
     to: u64,
 }
 

@@ -232,7 +232,7 @@ impl Binlog {
         }
     }
 
-    /// Behind the switch to OFF, and the stop: nothing is in the log only.
+    /// After the switch to OFF, and the stop: nothing is in the log only.
     pub fn remove_mark(&self) -> Result<()> {
         let Some(base) = self.base() else { return Ok(()) };
         let inner = self.inner.lock();

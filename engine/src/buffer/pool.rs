@@ -87,7 +87,7 @@ pub struct Pool {
     pub(super) first_owing_tree: AtomicU32,
     /// Pages whose redo begins before it are written, and owed no more.
     pub(super) images_before: AtomicU64,
-    /// Wakes whoever evicts in the background, if anybody does.
+    /// Wakes the thread that evicts in the background, if there is one.
     pub(super) waker: OnceLock<Waker>,
     /// Threads that wait in [`Pool::admit`].
     pub(super) behind: Mutex<()>,

@@ -40,7 +40,7 @@ struct World {
     fail_at: Option<(u64, Fault)>,
     /// Reads of files whose names begin so fail with EIO.
     fail_reads_of: Option<&'static str>,
-    /// Offsets that cannot be read: whoever reads one of them gets EIO.
+    /// Offsets that cannot be read: a read of one of them gets EIO.
     bad_places: std::collections::BTreeSet<(PathBuf, u64)>,
     /// Room that all named files together may take.
     capacity_bytes: Option<u64>,
@@ -106,7 +106,7 @@ pub enum Trouble {
     Images,
     /// No further file can be opened, nor a directory for a moment (`EMFILE`).
     OpenFiles,
-    /// One of so many calls that need new space fails with ENOSPC; whoever asks finds the disk full
+    /// One of so many calls that need new space fails with ENOSPC; a question finds the disk full
     /// if all of them do.
     Space { one_of: u64 },
 }

@@ -67,7 +67,7 @@ pub enum ReadMode {
 /// Whom a snapshot read sees.
 #[derive(Clone, Copy)]
 pub(crate) struct View {
-    /// READ UNCOMMITTED: every newest version, whoever wrote it.
+    /// READ UNCOMMITTED: every newest version of any transaction.
     dirty: bool,
 }
 

@@ -185,7 +185,7 @@ impl Context {
     }
 
     /// `instead`, if `done` failed at damage and its work was put aside. To be asked once for each
-    /// error: whoever judges counts the tries.
+    /// error: the judge counts the tries.
     fn unless_put_aside<T>(&self, work: Stopped, done: Result<T>, instead: T) -> Result<T> {
         let aside = |error: &Error| self.put_aside.get().is_some_and(|put| put(work, error));
         match done {

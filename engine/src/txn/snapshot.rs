@@ -70,7 +70,7 @@ impl Snapshot {
         }
         let TxnState::Committed(csn) = table.state(id) else { return false };
         // The horizon moves past what this snapshot does not see only after the view is there:
-        // whoever saw such a horizon sees the view now.
+        // a thread that saw such a horizon sees the view now.
         match self.shared.view() {
             Some(view) => view.sees(id),
             None => csn <= self.shared.csn,

@@ -238,7 +238,7 @@ impl TxnTable {
         self.store(id.0, ABORTED);
     }
 
-    /// Every entry of the aborted `id` is reverted. No epoch is needed (M9): whoever reads an
+    /// Every entry of the aborted `id` is reverted. No epoch is needed (M9): each reader of an
     /// entry resolves its id under the same leaf latch, so no reader can still ask for this one.
     pub fn forget(&self, id: TxnId) {
         let mut roster = self.roster.lock();

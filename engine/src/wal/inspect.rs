@@ -92,7 +92,7 @@ pub fn damaged_control_copies(file: &dyn File) -> Result<Vec<u64>> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchInfo {
     pub lsn: Lsn,
-    /// Behind its last record.
+    /// After its last record.
     pub end: Lsn,
     /// In the file, without padding: fewer if it is packed.
     pub stored_bytes: u64,

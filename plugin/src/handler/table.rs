@@ -80,7 +80,7 @@ impl Handler {
         let (statistics, _) = self.table.statistics();
         let of_index = statistics?.trees.get(index)?.clone();
         let prefixes = key::prefix_of_parts(&self.shape, index);
-        // Behind the whole key of a unique index nothing more is told apart.
+        // After the whole key of a unique index nothing more is told apart.
         let values = |&i: &usize| of_index.distinct.get(i).copied().unwrap_or(of_index.entries);
         Some(KeyStatistics {
             entries: of_index.entries,

@@ -1,4 +1,4 @@
--- SKIP LOCKED at REPEATABLE READ: the first entry behind the range is locked, so InnoDB locks nothing of the gap
+-- SKIP LOCKED at REPEATABLE READ: the first entry after the range is locked, so InnoDB locks nothing of the gap
 -- before it; Sluice locks the range (rule skip-locked-gap).
 CREATE TABLE t1 (id INT NOT NULL, c1 INT NOT NULL, z INT NULL, PRIMARY KEY (id), KEY k2 (c1));
 BEGIN;

@@ -100,7 +100,7 @@ pub const VICTIM: Rule = Rule::of_controller(
 
 pub const WIDER: Rule = Rule::of_controller(
     "wider-lock",
-    "InnoDB locks the whole gap between two entries, and the first entry behind a range; \
+    "InnoDB locks the whole gap between two entries, and the first entry after a range; \
      Sluice locks the interval that was asked for. So InnoDB may wait, or refuse, or end a \
      deadlock where Sluice goes on; never the other way. It applies only where the statement has \
      met no row and no range that another session holds by its own statements (claims.rs)",
@@ -135,7 +135,7 @@ pub const NUMBERS: Rule = Rule::of_controller(
 pub const FURTHER: Rule = Rule::of_controller(
     "deadlock-further",
     "a deadlock in Sluice whose victim still waits in InnoDB; it waited before, or so does another session: \
-     InnoDB met the first entry behind a range, or a gap, waits earlier, and holds less",
+     InnoDB met the first entry after a range, or a gap, waits earlier, and holds less",
 );
 
 pub const PREPARED: Rule = Rule::of_controller(
@@ -159,7 +159,7 @@ pub const SAVEPOINT: Rule = Rule::of_controller(
 
 pub const SKIPPED: Rule = Rule::of_controller(
     "skip-locked-gap",
-    "SKIP LOCKED at REPEATABLE READ: where the first entry behind the range is locked, InnoDB locks nothing \
+    "SKIP LOCKED at REPEATABLE READ: where the first entry after the range is locked, InnoDB locks nothing \
      of the gap before it; Sluice locks the range that was asked for, so a row that comes there may wait",
 );
 
@@ -172,7 +172,7 @@ pub const GONE: Rule = Rule::of_controller(
 pub const ELSEWHERE: Rule = Rule::of_controller(
     "waits-elsewhere",
     "another session waits on both sides in a statement of the same table, or a statement \
-     of its transaction was killed or refused at a lock; InnoDB stopped it at the first entry behind a range, \
+     of its transaction was killed or refused at a lock; InnoDB stopped it at the first entry after a range, \
      or at a gap, before it held what it holds in Sluice. So Sluice may wait or refuse. Only \
      where no statement that has ended holds what is asked for",
 );

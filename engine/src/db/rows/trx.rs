@@ -172,7 +172,7 @@ impl Trx {
         }
     }
 
-    /// Leaves a prepared transaction to whoever ends it by its XID.
+    /// Leaves a prepared transaction to the session that ends it by its XID.
     pub fn detach(mut self) {
         if let Some((open, owner)) = self.session.detach() {
             self.engine.keep_prepared(open, owner);

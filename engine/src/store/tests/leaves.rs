@@ -185,7 +185,7 @@ fn a_read_of_an_old_snapshot_is_not_taken_for_the_new_one() {
         checkpoint(&store, &[4; 9000]).unwrap();
     }
     store.state.write().map.shrink_to(0);
-    let old = missing.read().expect("whoever has the old file can read it");
+    let old = missing.read().expect("a reader of the old file can read it");
     let names = crate::os::Os::list(&*os, DIR.as_ref()).unwrap();
     assert_eq!(names.len(), 4, "its name is gone: {names:?}");
     store.state.write().map.install(&missing, &old);

@@ -58,8 +58,8 @@ type Holders = Mutex<Map<TxnId, Arc<Owner>>>;
 /// The locks of the trees whose ids fall into one slot: mostly one tree.
 struct Shard {
     /// Rows and spans that are held or waited for: what writers look at instead of taking the
-    /// mutex. A writer holds its leaf's latch exclusively, and whoever asks for a key of that leaf
-    /// for the first time holds the latch too, so the latch orders the two.
+    /// mutex. A writer holds its leaf's latch exclusively, and a thread that asks for a key of that leaf
+    /// for the first time holds it too, so the latch orders the two.
     rows: AtomicU32,
     spans: AtomicU32,
     trees: Mutex<Map<TreeId, Box<TreeLocks>>>,

@@ -203,7 +203,7 @@ impl World {
         self.line.push(asks);
     }
 
-    /// Serves whoever can be served: key by key, there from the front.
+    /// Serves all that can be served: key by key, there from the front.
     fn serve(&mut self) {
         self.rows.retain(|_, hold| hold.mode().is_some());
         self.line.sort_by_key(|w| (w.key, !w.privileged, w.number));

@@ -112,7 +112,7 @@ fn is_not_removed_while_there_are_tables_and_no_server(w: &mut World) {
     w.assert_refused(&removal, "with ENGINE=Sluice are left");
     let server = root.apt("remove mariadb-server");
     w.assert_refused(&server, "with ENGINE=Sluice are left");
-    // apt has removed Debian's own plugins before. They leave options behind that stop the server.
+    // apt has removed Debian's own plugins before. They leave options that stop the server.
     root.apt("purge 'mariadb-plugin-provider-*'").ok();
     assert_eq!(w.running().sql("SELECT COUNT(*) > 0 FROM shop.orders").trim(), "1");
 }
