@@ -185,7 +185,9 @@ impl Pool {
     pub fn create(&self, page: PageId, tree: TreeId) -> Result<WriteGuard> {
         assert!(page != PageId::ZERO, "page id zero means none");
         let guard = self.enter(page, tree)?;
-        let guard = guard.ok_or_else(|| Error::corrupt("page created twice", page.to_string()))?;
+        let mut guard =
+            guard.ok_or_else(|| Error::corrupt("page created twice", page.to_string()))?;
+        guard.0.bytes.fill(0);
         // Until a change makes the page from nothing.
         guard.0.meta.gathered.lock().lose();
         Ok(guard)
@@ -332,10 +334,10 @@ impl Pool {
         }
     }
 
-    /// Enters a new frame for the page, held exclusively. None: another thread was faster.
+    /// Enters a new frame for the page, held exclusively, with any bytes in it. None: another thread
+    /// was faster.
     fn enter(&self, page: PageId, tree: TreeId) -> Result<Option<WriteGuard>> {
-        let mut bytes = self.take_buf()?;
-        bytes.fill(0);
+        let bytes = self.take_buf()?;
         let meta = Arc::new(Meta::new(page, tree, Arc::clone(&self.tally)));
         let body = Body { meta: Arc::clone(&meta), bytes, dead: false };
         let mut shard = self.table.shard(page);

@@ -245,7 +245,9 @@ impl TreeLocks {
         effects: &mut Effects,
     ) -> bool {
         let Some(slot) = self.slot(owner) else { return false };
-        let mut keys = Vec::with_capacity(2 * RELEASE_BATCH);
+        // Those of a transaction that has let all its rows go are none.
+        let held = owner.locks.load(Ordering::Relaxed) as usize;
+        let mut keys = Vec::with_capacity(held.min(2 * RELEASE_BATCH));
         let gone = &mut effects.gone;
         while keys.len() < RELEASE_BATCH && self.holds.take_rows(slot, &mut keys, gone) {}
         owner.locks.fetch_sub(keys.len() as u64, Ordering::Relaxed);
