@@ -19,6 +19,7 @@
 #include "create_options.h"
 #include "server_compat.h"
 #include "sluice_abi.h"
+#include <map>
 #include <string>
 #include <vector>
 
@@ -178,7 +179,8 @@ private:
   int begin(THD *thd);
   int done(int error) { return error ? failed(error) : 0; }
   int came(int error, uchar *record);
-  void compute_cut_virtual(uchar *record);
+  void compute_virtual(uchar *record);
+  void keep_blob(uint part, Field *field);
   void compute_indexed_virtual();
   int failed(int error);
   bool refuse_galera(THD *thd) const;
@@ -202,8 +204,10 @@ private:
   bool m_replace= false;
   bool m_scan_started= false;
   bool m_keyread= false;
-  /* The index of the scan has a prefix of a virtual column. */
-  bool m_has_cut_virtual= false;
+  /* Virtual columns of the scanned index are computed here. */
+  bool m_computes_virtual= false;
+  /* By key part: what a record that is not the server's own points to. */
+  std::map<uint, std::string> m_virtual_blobs;
   /* What the statistics said when the share was last told. */
   uint64_t m_statistics_version= 0;
 };

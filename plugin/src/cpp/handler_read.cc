@@ -24,7 +24,7 @@ sluice_bound ha_sluice::bound_of(uint key, const uchar *image, key_part_map part
 void ha_sluice::choose_columns()
 {
   const MY_BITMAP *wanted= table->read_set;
-  const bool all= m_lock == SLUICE_LOCK_EXCLUSIVE || m_has_cut_virtual || bitmap_is_set_all(wanted);
+  const bool all= m_lock == SLUICE_LOCK_EXCLUSIVE || m_computes_virtual || bitmap_is_set_all(wanted);
   sluice_set_columns(m_handler, reinterpret_cast<const uint8_t *>(wanted->bitmap),
                      (wanted->n_bits + 7) / 8, all);
 }
@@ -35,15 +35,28 @@ void ha_sluice::column_bitmaps_signal()
     choose_columns();
 }
 
-static bool is_cut_virtual(const TABLE *table, const KEY_PART_INFO &part)
+static bool is_virtual(const TABLE *table, const KEY_PART_INFO &part)
 {
-  return part.key_part_flag & HA_PART_KEY_SEG && !table->field[part.fieldnr - 1]->stored_in_db();
+  return !table->field[part.fieldnr - 1]->stored_in_db();
 }
 
-static bool has_cut_virtual(const TABLE *table, const KEY &key)
+static bool is_cut(const KEY_PART_INFO &part)
 {
+  return part.key_part_flag & HA_PART_KEY_SEG;
+}
+
+/*
+  Must virtual columns of this index be computed here? The server computes them in its own record, and
+  not with keyread. What is left: a prefix in the index, which is too little of the column for the
+  server's comparison of the record with the end of a range; and the records of a partitioned table,
+  which the server merges by the columns of the index.
+*/
+static bool computes_virtual(const TABLE *table, const KEY &key)
+{
+  if (!table->vfield)
+    return false;
   for (uint i= 0; i < key.user_defined_key_parts; i++)
-    if (is_cut_virtual(table, key.key_part[i]))
+    if (is_virtual(table, key.key_part[i]) && (is_cut(key.key_part[i]) || table->part_info))
       return true;
   return false;
 }
@@ -56,10 +69,21 @@ static void move_fields(TABLE *table, my_ptrdiff_t distance)
 }
 
 /*
-  With keyread the server computes no virtual column. An index over a prefix of one has too little
-  of it for the server's comparison of the record with the end of a range.
+  Records of several partitions exist at a time, and a field computes all into one place. So each
+  partition's handler keeps what its record points to.
 */
-void ha_sluice::compute_cut_virtual(uchar *record)
+void ha_sluice::keep_blob(uint part, Field *field)
+{
+  if (!(field->flags & BLOB_FLAG) || field->is_null())
+    return;
+  auto *blob= static_cast<Field_blob *>(field);
+  std::string &kept= m_virtual_blobs[part];
+  kept.assign(reinterpret_cast<const char *>(blob->get_ptr()), blob->get_length());
+  blob->set_ptr(kept.size(), reinterpret_cast<uchar *>(&kept[0]));
+}
+
+/* Those that the index has whole are in the record already with keyread. */
+void ha_sluice::compute_virtual(uchar *record)
 {
   const KEY &key= table->key_info[active_index];
   const my_ptrdiff_t distance= record - table->record[0];
@@ -71,8 +95,15 @@ void ha_sluice::compute_cut_virtual(uchar *record)
   table->read_set= &table_share->all_set;
   move_fields(table, distance);
   for (uint i= 0; i < key.user_defined_key_parts; i++)
-    if (is_cut_virtual(table, key.key_part[i]))
-      table->update_virtual_field(table->field[key.key_part[i].fieldnr - 1], true);
+  {
+    const KEY_PART_INFO &part= key.key_part[i];
+    if (!is_virtual(table, part) || (m_keyread && !is_cut(part)))
+      continue;
+    Field *const field= table->field[part.fieldnr - 1];
+    table->update_virtual_field(field, true);
+    if (distance)
+      keep_blob(i, field);
+  }
   move_fields(table, -distance);
   table->read_set= read_set;
   memcpy(table->tmp_set.bitmap, saved, bytes);
@@ -81,8 +112,9 @@ void ha_sluice::compute_cut_virtual(uchar *record)
 /* The end of each call that reads by an index. */
 int ha_sluice::came(int error, uchar *record)
 {
-  if (!error && m_has_cut_virtual && m_keyread)
-    compute_cut_virtual(record);
+  const bool is_own= table->part_info && record != table->record[0];
+  if (!error && m_computes_virtual && (m_keyread || is_own))
+    compute_virtual(record);
   return done(error);
 }
 
@@ -92,7 +124,7 @@ int ha_sluice::index_init(uint key, bool)
     if (int error= sluice_wait_for_prepared(ha_thd(), m_name.c_str()))
       return error;
   active_index= key;
-  m_has_cut_virtual= table->vfield && has_cut_virtual(table, table->key_info[key]);
+  m_computes_virtual= computes_virtual(table, table->key_info[key]);
   choose_columns();
   return sluice_scan_end(m_handler);
 }
@@ -100,7 +132,7 @@ int ha_sluice::index_init(uint key, bool)
 int ha_sluice::index_end()
 {
   active_index= MAX_KEY;
-  m_has_cut_virtual= false;
+  m_computes_virtual= false;
   return sluice_scan_end(m_handler);
 }
 
