@@ -2,7 +2,7 @@
 
 use super::data::{text_of, Results};
 use super::svg::escaped;
-use super::{about, charts, findings, markdown, trials};
+use super::{about, charts, findings, markdown, seconds, trials};
 
 const STYLE: &str = include_str!("style.css");
 
@@ -29,13 +29,14 @@ pub fn page(results: &Results) -> String {
          <title>sluice bench: {title}</title><style>{STYLE}</style></head><body><main>\n\
          <h1>{title}</h1><p class=\"note\">{time}</p>\n{paragraphs}\
          <h2>Found</h2>{}\n{}{}{}\
-         <h2>Charts</h2>\n{sections}\
+         {}<h2>Charts</h2>\n{sections}\
          {}\
          <h2>Configuration</h2><dl>{settings}</dl>\n</main></body></html>\n",
         list(&findings::sentences(results)),
         advice(results),
         trial_tables(results),
         relative(results),
+        seconds_table(results),
         measured(results),
     )
 }
@@ -77,6 +78,15 @@ fn measured(results: &Results) -> String {
          system's and other programs' among them.</p>{}\n",
         table(&head, &rows)
     )
+}
+
+fn seconds_table(results: &Results) -> String {
+    let (head, rows) = seconds::table(results);
+    if rows.is_empty() {
+        return String::new();
+    }
+    let note = escaped(seconds::NOTE);
+    format!("<h2>Second by second</h2><p class=\"note\">{note}</p>{}\n", table(&head, &rows))
 }
 
 fn advice(results: &Results) -> String {

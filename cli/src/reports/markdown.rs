@@ -7,7 +7,7 @@ use super::data::{
 };
 use super::findings::{self, Verdict};
 use super::svg::short;
-use super::trials;
+use super::{seconds, trials};
 use serde_json::Value;
 
 const HEAD: [&str; 10] = [
@@ -155,6 +155,10 @@ pub fn page(results: &Results) -> String {
     let (head, rows) = measured(results);
     if !rows.is_empty() {
         text += &format!("\n## Measured\n\n{}", table(&head, &rows));
+    }
+    let (head, rows) = seconds::table(results);
+    if !rows.is_empty() {
+        text += &format!("\n## Second by second\n\n{}\n\n{}", seconds::NOTE, table(&head, &rows));
     }
     text += "\n## Configuration\n\n";
     for (name, value) in settings(results) {

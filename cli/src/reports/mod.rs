@@ -12,6 +12,7 @@ pub mod fill;
 mod findings;
 mod html;
 mod markdown;
+mod seconds;
 mod shapes;
 mod svg;
 mod trials;
