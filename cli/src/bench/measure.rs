@@ -3,7 +3,7 @@
 use super::plan::Plan;
 use super::sysbench::{interval_line, Files, Report};
 use super::target::Target;
-use super::tools;
+use super::{tools, tpcc};
 use crate::db::{bytes_by_cause, Client, Counters, CAUSES};
 use crate::host::{DeviceCounters, ProcessCounters};
 use crate::{signals, Result};
@@ -38,7 +38,7 @@ impl Load<'_> {
     pub fn prepare_words(&self) -> Result<Vec<String>> {
         let mut words =
             self.files.words(self.target, self.plan, self.workload, self.row_bytes, "prepare")?;
-        words.push(format!("--threads={}", self.plan.tables.min(4)));
+        words.push(format!("--threads={}", self.plan.load_threads()));
         Ok(words)
     }
 
@@ -59,6 +59,9 @@ impl Load<'_> {
         let output = run.finish_watching(Duration::from_secs(seconds.into()), &mut watch)?;
         let mut fields = watch.end(self.target)?;
         add_report(&mut fields, &output);
+        if let Some(mix) = tpcc::mix(&output.text) {
+            fields.insert("mix".to_string(), mix);
+        }
         Ok(fields)
     }
 

@@ -31,11 +31,13 @@ mod suites;
 mod sysbench;
 mod target;
 mod tools;
+mod tpcc;
 mod trial;
 
 use crate::{reports, signals, Result};
 use clap::{Args, Subcommand};
 use params::ParamArgs;
+use plan::ZIPFIAN;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -51,8 +53,8 @@ pub enum BenchCommand {
 #[derive(Args)]
 pub struct RunArgs {
     /// Published evaluations: optimized-writes, enhanced-binlog, binlog-in-redo, write-amplification,
-    /// tuning. Our own: oltp, commit, write-less, restart, old-snapshot, rollback, soak, replica-lag,
-    /// replica-receive, large-rows, locks. Several run one after the other, each below --out
+    /// tuning. Our own: oltp, commit, write-less, tpcc, restart, old-snapshot, rollback, soak,
+    /// replica-lag, replica-receive, large-rows, locks. Several run one after the other, each below --out
     #[arg(long, value_delimiter = ',')]
     pub preset: Vec<String>,
     /// Directory of results and reports; private servers live below it while it runs
@@ -65,7 +67,8 @@ pub struct RunArgs {
     /// Of the targets, only these names
     #[arg(long, value_delimiter = ',')]
     pub only: Vec<String>,
-    /// Stock sysbench workloads, or rows_insert, rows_update_non_index, rows_update_index
+    /// Stock sysbench workloads, or rows_insert, rows_update_non_index, rows_update_index,
+    /// rows_point_select, rows_read_only
     #[arg(long, value_delimiter = ',')]
     pub workloads: Vec<String>,
     #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=100_000))]
@@ -81,6 +84,9 @@ pub struct RunArgs {
     /// Prepared statements of sysbench: auto, disable
     #[arg(long, value_parser = ["auto", "disable"])]
     pub ps_mode: Option<String>,
+    /// How keys are chosen: zipfian for the rows_* workloads, the others are sysbench's
+    #[arg(long, value_parser = ["uniform", "gaussian", "special", "pareto", ZIPFIAN])]
+    pub rand_type: Option<String>,
     /// name=value, for every private server
     #[arg(long = "server-option", value_name = "NAME=VALUE")]
     pub server_options: Vec<String>,

@@ -73,6 +73,12 @@ pub struct ParamArgs {
     /// large-rows: MiB of one value
     #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..=1023))]
     pub value_mib: Vec<u64>,
+    /// tpcc: warehouses, each of about 80 MB
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=30_000))]
+    pub warehouses: Option<u32>,
+    /// tpcc: part of the specification's rows below each warehouse
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub scale_percent: Option<u32>,
     /// soak, old-snapshot: minutes of load in all; sets --repetitions
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     pub minutes: Option<u32>,
@@ -90,6 +96,8 @@ pub struct Params {
     pub apply_threads: Vec<u32>,
     pub receivers: Vec<u32>,
     pub value_mib: Vec<u64>,
+    pub warehouses: Option<u32>,
+    pub scale_percent: Option<u32>,
     pub minutes: Option<u32>,
 }
 
@@ -105,6 +113,8 @@ impl Params {
         list("--apply-threads", &mut self.apply_threads, &args.apply_threads)?;
         list("--receivers", &mut self.receivers, &args.receivers)?;
         list("--value-mib", &mut self.value_mib, &args.value_mib)?;
+        one("--warehouses", &mut self.warehouses, args.warehouses)?;
+        one("--scale-percent", &mut self.scale_percent, args.scale_percent)?;
         one("--minutes", &mut self.minutes, args.minutes)?;
         match self.size_gb.iter().find(|gb| !(0.001..=1000.0).contains(*gb)) {
             Some(gb) => Err(format!("--size-gb {gb} is not between 0.001 and 1000")),
@@ -123,6 +133,8 @@ impl Params {
             "apply_threads": self.apply_threads,
             "receivers": self.receivers,
             "value_mib": self.value_mib,
+            "warehouses": self.warehouses,
+            "scale_percent": self.scale_percent,
             "minutes": self.minutes,
         })
     }
@@ -169,6 +181,7 @@ mod tests {
             ParamArgs { minutes: Some(5), ..Default::default() },
             ParamArgs { cold: true, ..Default::default() },
             ParamArgs { receivers: vec![1], ..Default::default() },
+            ParamArgs { warehouses: Some(1), ..Default::default() },
         ] {
             assert!(params.override_with(&args).unwrap_err().contains("no parameter"));
         }

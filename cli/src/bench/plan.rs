@@ -3,12 +3,14 @@
 use super::params::Params;
 use super::presets;
 use super::target::TargetSpec;
+use super::tpcc;
 use super::trial::{Kind, Trial};
 use super::RunArgs;
 use crate::Result;
 use serde_json::{json, Value};
 
 pub const STOCK_ROW_BYTES: u32 = 188;
+pub const ZIPFIAN: &str = "zipfian";
 
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -38,6 +40,8 @@ pub struct Plan {
     pub settle_ms: u64,
     /// Of sysbench: auto, or disable.
     pub ps_mode: String,
+    /// How keys are chosen; zipfian is ours, the others are sysbench's.
+    pub rand_type: String,
     /// Of every private server, after its own.
     pub server_options: Vec<String>,
     /// Targets on which a snapshot from after the load is held to the end.
@@ -61,6 +65,13 @@ impl Plan {
         plan.take_minutes(args.repetitions.is_some());
         plan.schema = args.schema.clone();
         plan.check()?;
+        if plan.is_tpcc() && (args.tables.is_some() || args.rows.is_some()) {
+            return Err(
+                "preset tpcc has --warehouses and --scale-percent instead of --tables and \
+                        --rows"
+                    .to_string(),
+            );
+        }
         Ok(plan)
     }
 
@@ -82,6 +93,7 @@ impl Plan {
         self.log_mib = args.log_mib.unwrap_or(self.log_mib);
         self.settle_ms = args.settle.map_or(self.settle_ms, |s| (s * 1000.0) as u64);
         self.ps_mode = args.ps_mode.clone().unwrap_or_else(|| self.ps_mode.clone());
+        self.rand_type = args.rand_type.clone().unwrap_or_else(|| self.rand_type.clone());
         self.server_options.extend(args.server_options.iter().cloned());
     }
 
@@ -119,18 +131,41 @@ impl Plan {
                         --threads"
                 .to_string());
         }
-        let stock = self.workloads.iter().find(|name| !name.starts_with("rows_"));
-        if let (Some(name), true) = (stock, self.row_bytes != [STOCK_ROW_BYTES]) {
-            return Err(format!(
-                "{name} has rows of {STOCK_ROW_BYTES} bytes; other sizes need rows_insert, \
-                 rows_update_non_index or rows_update_index"
-            ));
-        }
+        self.check_workloads()?;
         let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
         if self.schema.is_empty() || self.schema.len() > 40 || !self.schema.chars().all(plain) {
             return Err("--schema takes up to 40 letters, digits and underscores".to_string());
         }
         Ok(())
+    }
+
+    /// The stock workloads have one size of rows, and their keys are sysbench's; the tables of tpcc
+    /// are its own.
+    fn check_workloads(&self) -> Result<()> {
+        let is_tpcc = |name: &String| name == tpcc::WORKLOAD;
+        if self.workloads.iter().any(|name| is_tpcc(name) != self.is_tpcc()) {
+            return Err(
+                "the workload tpcc belongs to the preset tpcc, and is its only one".to_string()
+            );
+        }
+        let Some(name) = self.workloads.iter().find(|name| !name.starts_with("rows_")) else {
+            return Ok(());
+        };
+        if self.row_bytes != [STOCK_ROW_BYTES] {
+            return Err(match self.is_tpcc() {
+                true => "tpcc has rows of its own: no --row-bytes".to_string(),
+                false => format!(
+                    "{name} has rows of {STOCK_ROW_BYTES} bytes; other sizes need the workloads \
+                     rows_*"
+                ),
+            });
+        }
+        match self.rand_type.as_str() {
+            "uniform" => Ok(()),
+            _ if self.is_tpcc() => Err("tpcc chooses its keys itself: no --rand-type".to_string()),
+            ZIPFIAN => Err(format!("{name} has no zipfian keys; the workloads rows_* have")),
+            _ => Ok(()),
+        }
     }
 
     /// Trials kill and remove servers, and hold snapshots: only private ones.
@@ -175,6 +210,22 @@ impl Plan {
         Some((place(from)?, place(to)?))
     }
 
+    pub fn is_tpcc(&self) -> bool {
+        self.params.warehouses.is_some()
+    }
+
+    /// About what the rows of one target take, without indexes of choice and overhead.
+    pub fn row_data_bytes(&self, row_bytes: u32) -> u64 {
+        match self.is_tpcc() {
+            true => tpcc::data_bytes(&self.params),
+            false => u64::from(self.tables) * self.rows * u64::from(row_bytes + 60),
+        }
+    }
+
+    pub fn load_threads(&self) -> u32 {
+        self.params.warehouses.unwrap_or(self.tables).min(4)
+    }
+
     pub fn threads_max(&self) -> u32 {
         let step = self.step.map_or(0, |(_, to)| to);
         self.threads.iter().copied().max().unwrap_or(1).max(step)
@@ -182,8 +233,7 @@ impl Plan {
 
     /// About what the data of one target takes, with indexes, logs and the binlog of the run.
     pub fn disk_bytes_per_target(&self) -> u64 {
-        let rows = u64::from(self.tables) * self.rows;
-        let data: u64 = self.row_bytes.iter().map(|b| rows * (u64::from(*b) + 80) * 3 / 2).sum();
+        let data: u64 = self.row_bytes.iter().map(|b| self.row_data_bytes(*b + 20) * 3 / 2).sum();
         let largest = self.restart_mib.iter().copied().max().unwrap_or(0);
         // Load and measurements go through the binlog; a huge transaction is there several times.
         let trials = self.trials().iter().map(|t| t.disk_bytes(self)).max().unwrap_or(0);
@@ -213,9 +263,55 @@ impl Plan {
             "advise": self.advise.as_ref().map(|(from, to)| vec![from, to]),
             "settle_ms": self.settle_ms,
             "ps_mode": self.ps_mode,
+            "rand_type": self.rand_type,
             "server_options": self.server_options,
             "held": self.held,
             "params": self.params.to_json(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(preset: &str, change: impl Fn(&mut Plan)) -> String {
+        let mut plan = presets::plan(Some(preset), false).unwrap();
+        plan.schema = "s".to_string();
+        change(&mut plan);
+        plan.check().err().unwrap_or_default()
+    }
+
+    #[test]
+    fn sizes_of_rows_and_zipfian_keys_need_our_workloads() {
+        let longer = |plan: &mut Plan| plan.row_bytes = vec![188, 512];
+        let zipfian = |plan: &mut Plan| plan.rand_type = ZIPFIAN.to_string();
+        assert_eq!(refusal("write-less", longer), "");
+        assert_eq!(refusal("write-less", zipfian), "");
+        assert!(refusal("oltp", longer).contains("rows of 188 bytes"));
+        assert!(refusal("oltp", zipfian).contains("no zipfian keys"));
+        assert_eq!(refusal("oltp", |plan| plan.rand_type = "pareto".to_string()), "");
+    }
+
+    #[test]
+    fn tpcc_stands_alone() {
+        assert_eq!(refusal("tpcc", |_| ()), "");
+        let other = |plan: &mut Plan| plan.workloads.push("rows_insert".to_string());
+        let tpcc = |plan: &mut Plan| plan.workloads.push(tpcc::WORKLOAD.to_string());
+        assert!(refusal("tpcc", other).contains("its only one"));
+        assert!(refusal("commit", tpcc).contains("belongs to the preset tpcc"));
+        assert!(refusal("tpcc", |plan| plan.row_bytes = vec![512]).contains("rows of its own"));
+        assert!(refusal("tpcc", |plan| plan.rand_type = "pareto".to_string()).contains("itself"));
+    }
+
+    #[test]
+    fn warehouses_decide_what_is_loaded() {
+        let mut plan = presets::plan(Some("tpcc"), false).unwrap();
+        let large = (plan.row_data_bytes(STOCK_ROW_BYTES), plan.load_threads());
+        assert_eq!(large, (810_000_000, 4));
+        plan.params.warehouses = Some(2);
+        plan.params.scale_percent = Some(10);
+        let small = (plan.row_data_bytes(STOCK_ROW_BYTES), plan.load_threads());
+        assert_eq!(small, (17_000_000, 2));
     }
 }

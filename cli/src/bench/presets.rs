@@ -56,6 +56,7 @@ fn base() -> Plan {
         advise: None,
         settle_ms: 500,
         ps_mode: "auto".to_string(),
+        rand_type: "uniform".to_string(),
         server_options: Vec::new(),
         held: Vec::new(),
         kind: None,

@@ -8,7 +8,7 @@ use super::steps::{steps, BenchStep};
 use super::sysbench::{Files, Report};
 use super::target::Target;
 use super::trial::Kind;
-use super::{advised, lag, sizes, special, tools, RunArgs};
+use super::{advised, lag, sizes, special, tools, tpcc, RunArgs};
 use crate::db::Client;
 use crate::host::{self, Device};
 use crate::{reports, signals, Result};
@@ -412,11 +412,17 @@ impl Bench {
         let load = self.measured(target, &workload, row_bytes);
         let mut watch = super::measure::Watch::begin(server)?;
         let begun = Instant::now();
-        let run = Run::start(&load.prepare_words()?, self.plan.tables.min(4))?;
+        let run = Run::start(&load.prepare_words()?, self.plan.load_threads())?;
         let output = run.finish_watching(Duration::from_secs(24 * 3600), &mut watch)?;
         let mut fields = watch.end(server)?;
         fields.insert("seconds".to_string(), json!(begun.elapsed().as_secs_f64()));
-        fields.insert("rows".to_string(), json!(u64::from(self.plan.tables) * self.plan.rows));
+        match self.plan.params.warehouses {
+            Some(count) => fields.insert("warehouses".to_string(), json!(count)),
+            None => {
+                let rows = u64::from(self.plan.tables) * self.plan.rows;
+                fields.insert("rows".to_string(), json!(rows))
+            }
+        };
         fields.insert("size_bytes".to_string(), json!(server.data_bytes(&schema)));
         if let Some(why) = Report::parse(&output.text).fatal.or(output.failure) {
             fields.insert("failure".to_string(), json!(why));
@@ -436,6 +442,11 @@ impl Bench {
         let schema = load.target.schema(&self.plan, row_bytes);
         fields.insert("size_bytes".to_string(), json!(load.target.data_bytes(&schema)));
         fields.insert("sizes".to_string(), sizes::of(load.target));
+        if workload == tpcc::WORKLOAD && !fields.contains_key("failure") {
+            if let Err(why) = tpcc::check(&load.target.dsn, &schema) {
+                fields.insert("failure".to_string(), json!(why));
+            }
+        }
         Ok(fields)
     }
 

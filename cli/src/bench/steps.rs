@@ -81,10 +81,7 @@ impl BenchStep {
         // Starting and ending sysbench, settling and reading sizes take time too.
         let measured = f64::from(plan.seconds + plan.warmup) + 2.0;
         match self {
-            BenchStep::Load { row_bytes, .. } => {
-                let bytes = f64::from(plan.tables) * plan.rows as f64 * f64::from(row_bytes + 60);
-                5.0 + bytes / 8e6
-            }
+            BenchStep::Load { row_bytes, .. } => 5.0 + plan.row_data_bytes(*row_bytes) as f64 / 8e6,
             BenchStep::Advise { .. } => 40.0,
             BenchStep::Point { .. } => measured,
             BenchStep::Jump { .. } => f64::from(plan.seconds) * 2.0 + 2.0,

@@ -5,13 +5,15 @@ use super::params::{Params, TxnStatement, When};
 use super::plan::Plan;
 use super::presets::arm;
 use super::target::TargetSpec;
+use super::tpcc;
 use super::trial::Kind;
 use std::fs;
 
-pub const NAMES: [&str; 11] = [
+pub const NAMES: [&str; 12] = [
     "oltp",
     "commit",
     "write-less",
+    "tpcc",
     "restart",
     "old-snapshot",
     "rollback",
@@ -29,6 +31,7 @@ pub fn plan(name: &str, base: Plan) -> Option<Plan> {
         "oltp" => oltp(base),
         "commit" => commit(base),
         "write-less" => write_less(base),
+        "tpcc" => tpcc(base),
         "restart" => restart(base),
         "old-snapshot" => old_snapshot(base),
         "rollback" => rollback(base),
@@ -104,7 +107,13 @@ fn write_less(base: Plan) -> Plan {
             arm("sluice", "Sluice", &[]),
             arm("myrocks", "RocksDB", &[]),
         ],
-        workloads: list(&["rows_update_non_index", "rows_update_index"]),
+        // Reads last: of what the updates left.
+        workloads: list(&[
+            "rows_update_non_index",
+            "rows_update_index",
+            "rows_point_select",
+            "rows_read_only",
+        ]),
         threads: vec![24],
         tables: 2,
         rows: 1_500_000,
@@ -113,6 +122,27 @@ fn write_less(base: Plan) -> Plan {
         repetitions: 1,
         seconds: 300,
         warmup: 120,
+        ..base
+    }
+}
+
+/// About 800 MB; a pool of an eighth of that, and one larger than the data.
+fn tpcc(base: Plan) -> Plan {
+    Plan {
+        targets: vec![
+            arm("innodb", "InnoDB", &[]),
+            arm("sluice", "Sluice", &[]),
+            arm("innodb-memory", "InnoDB", &["innodb_buffer_pool_size=2G"]),
+            arm("sluice-memory", "Sluice", &["loose_sluice_buffer_pool_size=2G"]),
+        ],
+        workloads: list(&[tpcc::WORKLOAD]),
+        threads: vec![24],
+        pool_mib: 96,
+        log_mib: 512,
+        repetitions: 1,
+        seconds: 300,
+        warmup: 120,
+        params: Params { warehouses: Some(10), scale_percent: Some(100), ..Params::default() },
         ..base
     }
 }

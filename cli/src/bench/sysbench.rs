@@ -1,7 +1,8 @@
 //! The command line of sysbench, and its report.
 
-use super::plan::Plan;
+use super::plan::{Plan, ZIPFIAN};
 use super::target::Target;
+use super::tpcc;
 use crate::db::Place;
 use crate::Result;
 use serde_json::{json, Value};
@@ -12,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 const ROWS_SCRIPT: &str = include_str!("rows.lua");
 const PROBE_SCRIPT: &str = include_str!("probe.lua");
+const TPCC_SCRIPT: &str = include_str!("tpcc.lua");
 
 /// Files that sysbench reads: our script, and passwords, which must not be on its command line.
 pub struct Files {
@@ -21,7 +23,12 @@ pub struct Files {
 impl Files {
     pub fn new(dir: &Path) -> Result<Files> {
         let files = Files { dir: dir.to_path_buf() };
-        for (script, text) in [(files.script(), ROWS_SCRIPT), (files.probe(), PROBE_SCRIPT)] {
+        let scripts = [
+            (files.rows(), ROWS_SCRIPT),
+            (files.probe(), PROBE_SCRIPT),
+            (files.tpcc(), TPCC_SCRIPT),
+        ];
+        for (script, text) in scripts {
             fs::write(&script, text)
                 .map_err(|e| format!("cannot write {}: {e}", script.display()))?;
         }
@@ -33,8 +40,36 @@ impl Files {
         self.dir.join("sluice_probe.lua")
     }
 
-    fn script(&self) -> PathBuf {
+    fn rows(&self) -> PathBuf {
         self.dir.join("sluice_rows.lua")
+    }
+
+    fn tpcc(&self) -> PathBuf {
+        self.dir.join("sluice_tpcc.lua")
+    }
+
+    /// The script of a workload, and the options that it alone has.
+    fn script(&self, plan: &Plan, workload: &str, row_bytes: u32) -> Vec<String> {
+        if workload == tpcc::WORKLOAD {
+            let mut words = vec![self.tpcc().display().to_string()];
+            words.extend(tpcc::options(&plan.params));
+            return words;
+        }
+        let mut words = match workload.strip_prefix("rows_") {
+            None => vec![workload.to_string()],
+            Some(work) => vec![
+                self.rows().display().to_string(),
+                format!("--work={work}"),
+                format!("--row_bytes={row_bytes}"),
+            ],
+        };
+        words.push(format!("--tables={}", plan.tables));
+        words.push(format!("--table_size={}", plan.rows));
+        words.push(match plan.rand_type.as_str() {
+            ZIPFIAN => format!("--keys={ZIPFIAN}"),
+            other => format!("--rand-type={other}"),
+        });
+        words
     }
 
     fn password_file(&self, target: &Target) -> Result<Option<PathBuf>> {
@@ -70,18 +105,8 @@ impl Files {
             }
         }
         words.push(format!("--mysql-db={}", target.schema(plan, row_bytes)));
-        match workload.strip_prefix("rows_") {
-            None => words.push(workload.to_string()),
-            Some(change) => {
-                words.push(self.script().display().to_string());
-                words.push(format!("--change={change}"));
-                words.push(format!("--row_bytes={row_bytes}"));
-            }
-        }
+        words.extend(self.script(plan, workload, row_bytes));
         words.push(format!("--mysql_storage_engine={}", target.spec.engine));
-        words.push(format!("--tables={}", plan.tables));
-        words.push(format!("--table_size={}", plan.rows));
-        words.push("--rand-type=uniform".to_string());
         words.push(format!("--db-ps-mode={}", plan.ps_mode));
         if workload == "oltp_read_only" {
             words.extend(plan.read_only_args.iter().cloned());

@@ -4,7 +4,7 @@
 //! empty. A table in it names the run, so that a run that was killed can clean up later.
 
 use super::plan::Plan;
-use super::tools;
+use super::{tools, tpcc};
 use crate::db::{Client, Counters, Dsn};
 use crate::host::{self, Device};
 use crate::{server, Result};
@@ -98,6 +98,7 @@ pub struct Target {
     pub data: Option<PathBuf>,
     pub device: Option<Device>,
     run_id: String,
+    is_tpcc: bool,
 }
 
 impl Target {
@@ -126,6 +127,7 @@ impl Target {
             data: None,
             device: None,
             run_id: run_id.to_string(),
+            is_tpcc: plan.is_tpcc(),
         }
     }
 
@@ -160,6 +162,7 @@ impl Target {
             data: None,
             device: None,
             run_id: self.run_id.clone(),
+            is_tpcc: self.is_tpcc,
         }
     }
 
@@ -321,6 +324,9 @@ impl Target {
         let mut client = Client::connect(&self.dsn)?;
         let Some(made) = self.owner(&mut client, schema)? else { return Ok(()) };
         let ours = |name: &String| {
+            if self.is_tpcc {
+                return tpcc::TABLES.contains(&name.as_str());
+            }
             let number = name.strip_prefix("sbtest").unwrap_or("x");
             !number.is_empty() && number.chars().all(|c| c.is_ascii_digit())
         };

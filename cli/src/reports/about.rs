@@ -59,8 +59,16 @@ fn ours(name: &str) -> (&'static str, &'static str) {
         ),
         "write-less" => (
             "Updates of data larger than the pool",
-            "Single-row updates of data of ten times the pool, every commit durable, five minutes for \
-             each engine after two minutes of warm-up: transactions, latency, bytes and size.",
+            "Single-row updates of data of ten times the pool, every commit durable, then reads of what \
+             they left, five minutes for each engine after two minutes of warm-up: transactions, \
+             latency, bytes and size.",
+        ),
+        "tpcc" => (
+            "Orders and payments, like TPC-C",
+            "The five transactions of TPC-C in its mix, every commit durable, without terminals and \
+             waiting times: these are no TPC-C results. The pool of innodb and sluice is by default an \
+             eighth of the data, that of the targets -memory is larger than the data. A measurement \
+             counts only if the tables are consistent after it.",
         ),
         "restart" => (
             "Restart after a large transaction",
@@ -150,6 +158,15 @@ fn load(results: &Results) -> String {
     let n = |name: &str| text_of(&plan[name]);
     match plan["preset"].as_str() {
         Some("large-rows" | "restart") => String::new(),
+        Some("tpcc") => format!(
+            "{} warehouses at {} % of the specification's size, {} threads, {} s each after {} s of \
+             warm-up, ",
+            text_of(&plan["params"]["warehouses"]),
+            text_of(&plan["params"]["scale_percent"]),
+            results.plan_list("threads").join(", "),
+            n("seconds"),
+            n("warmup")
+        ),
         Some("rollback" | "locks") => format!("{} rows, ", n("rows")),
         _ => format!(
             "{} tables of {} rows, {} threads, {} s each after {} s of warm-up, ",

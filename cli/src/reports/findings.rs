@@ -1,5 +1,5 @@
 //! Findings in sentences. A target is compared with the first one of its kind: with a binlog
-//! or without.
+//! or without, with a small pool or a large one.
 
 use super::data::{
     device_bytes, process_bytes, seconds_column, text_of, tps, write_amplification, Cell, Figure,
@@ -12,6 +12,8 @@ const SMALL: f64 = 0.05;
 /// A transaction below it wrote nothing of its own.
 const WRITES_BYTES: f64 = 64.0;
 const NO_BINLOG: &str = "-nobinlog";
+/// With a pool larger than the data.
+const MEMORY: &str = "-memory";
 /// With and without a snapshot that is held.
 const HELD: &str = "-held";
 const FREE: &str = "-free";
@@ -53,7 +55,9 @@ pub fn baseline(results: &Results, target: &str) -> Option<String> {
         let free = format!("{name}{FREE}");
         return results.targets().into_iter().find(|other| *other == free);
     }
-    let same_kind = |name: &String| name.ends_with(NO_BINLOG) == target.ends_with(NO_BINLOG);
+    let same_kind = |name: &String| {
+        [NO_BINLOG, MEMORY].iter().all(|kind| name.ends_with(kind) == target.ends_with(kind))
+    };
     results.targets().into_iter().find(same_kind).filter(|base| base != target)
 }
 
@@ -346,9 +350,14 @@ mod tests {
         for (name, tps) in names.iter().zip([100.0, 300.0, 200.0, 200.5]) {
             lines.extend([point(name, tps, 1), point(name, tps + 1.0, 2)]);
         }
-        let results = Results::parse(&(lines.join("\n") + "\n")).unwrap();
+        let text = lines.join("\n") + "\n";
+        let results = Results::parse(&text).unwrap();
         assert_eq!(baseline(&results, "b-nobinlog").as_deref(), Some("a-nobinlog"));
         assert_eq!(baseline(&results, "a"), None);
+        let text = text.replace("a-nobinlog", "a-memory").replace("b-nobinlog", "b-memory");
+        let large = Results::parse(&text).unwrap();
+        assert_eq!(baseline(&large, "b-memory").as_deref(), Some("a-memory"));
+        assert_eq!(baseline(&large, "b").as_deref(), Some("a"));
         let found = sentences(&results).join("\n");
         assert!(found.contains("of the TPS of a the binlog costs, by threads: 50 % at"), "{found}");
         assert!(
