@@ -25,6 +25,8 @@ fn main() -> ExitCode {
         replica_lag,
         replica_receive,
         large_rows,
+        tpcc,
+        reads_and_zipfian_keys,
         several_presets_have_a_directory_each,
         foreign_parameters_and_servers_are_refused,
     ];
@@ -155,6 +157,37 @@ fn large_rows(world: &mut World) {
     says("## A table of 900 columns", &world.page("large-rows", "report.md"));
 }
 
+/// The second measurement finds a warehouse that no payment explains.
+fn tpcc(world: &mut World) {
+    let args = ["--warehouses=2", "--scale-percent=1", "--threads=4", "--repetitions=2"];
+    let more = ["--seconds=3", "--warmup=0", "--only=innodb,sluice"];
+    let bench = spawn(&mut world.bench("tpcc", &[&args[..], &more].concat()));
+    let points = || world.lines("tpcc", "point");
+    wait_until("both engines", Duration::from_secs(120), || points().len() >= 2);
+    let socket = world.tool.work.join("tpcc/servers/innodb/mysql.sock");
+    let mut client = Command::new(world.tool.prefix.root.join("usr/bin/mariadb"));
+    client.args(["--no-defaults", "-uroot", "-S"]).arg(socket).arg("-e");
+    run(client.arg("UPDATE sluice_bench_188.warehouse SET w_ytd = w_ytd + 1 WHERE w_id = 2")).ok();
+    wait(bench).with_code(1);
+    assert_eq!(points().len(), 4);
+    for point in points() {
+        assert!(number(&point["mix"], "new_order") > number(&point["mix"], "rolled_back"));
+        let failure = point["failure"].as_str().unwrap_or_default();
+        let is_damaged = point["target"] == "innodb" && point["repetition"] == 2;
+        assert_eq!(failure.contains("condition 1 "), is_damaged, "{point}");
+        assert_eq!(failure.is_empty(), !is_damaged, "{point}");
+    }
+}
+
+fn reads_and_zipfian_keys(world: &mut World) {
+    let args = ["--rows=500", "--threads=2", "--seconds=1", "--warmup=0", "--only=sluice"];
+    let more = ["--rand-type=zipfian", "--row-bytes=512"];
+    run(&mut world.bench("write-less", &[&args[..], &more].concat())).ok();
+    let points = world.lines("write-less", "point");
+    assert_eq!(points.len(), 4);
+    assert!(points.iter().all(|p| p["row_bytes"] == 512 && number(p, "tps") > 0.0));
+}
+
 fn several_presets_have_a_directory_each(world: &mut World) {
     let args = ["--rows=100", "--tables=1", "--seconds=1", "--threads=1", "--repetitions=1"];
     let more = ["--only=sluice", "--workloads=oltp_insert"];
@@ -178,5 +211,9 @@ fn foreign_parameters_and_servers_are_refused(world: &mut World) {
     refused("soak", "--target=a=mysql://u@127.0.0.1/", "needs private servers");
     refused("replica-lag", "--target=a=Sluice:skip_log_bin", "no replica");
     refused("oltp,commit", "--schema=x", "a comma");
+    refused("oltp", "--rand-type=zipfian", "no zipfian keys");
+    refused("oltp", "--warehouses=2", "no parameter");
+    refused("tpcc", "--rows=100", "instead of");
+    refused("tpcc", "--workloads=oltp_insert", "its only one");
     refused("no-such-preset", "--cold", "there are");
 }
