@@ -1,7 +1,6 @@
 //! The exported functions. Safety argument: see `abi.rs`, of which this is a part.
 
 use super::*;
-use sluice_engine::db::Engine;
 
 exports! {
 fn sluice_start(config: *const AbiConfig, host: *const AbiHost) -> i32 {
@@ -163,13 +162,9 @@ fn sluice_rename_table(thd: u64, from: *const c_char, to: *const c_char) -> i32 
     guard(|| {
         // SAFETY: argument 3.
         let (from, to) = unsafe { (text(from)?, text(to)?) };
-        let engine = engine::get()?;
-        // After a crash the server asks for renames that have happened: these fail, and nothing is new.
-        let was_there = engine.table(from)?.is_some();
-        let done = engine.rename_table_unless(&|| engine::is_killed(thd), from, to);
-        let has_happened =
-            |e: &Engine| Ok(was_there && e.table(from)?.is_none() && e.table(to)?.is_some());
-        engine::settled("RENAME TABLE", done, has_happened).map(|()| 0)
+        let killed = || engine::is_killed(thd);
+        let durability = engine::get()?.rename_table_unless(&killed, from, to)?;
+        engine::settle("RENAME TABLE", durability).map(|()| 0)
     })
 }
 
@@ -177,11 +172,9 @@ fn sluice_truncate_table(thd: u64, name: *const c_char) -> i32 {
     guard(|| {
         // SAFETY: argument 3.
         let name = unsafe { text(name)? };
-        let engine = engine::get()?;
-        let before = engine::id_of(engine, name)?;
-        let done = engine.truncate_table_unless(&|| engine::is_killed(thd), name, 1);
-        let has_happened = |e: &Engine| Ok(engine::id_of(e, name)? != before);
-        engine::settled("TRUNCATE TABLE", done, has_happened).map(|()| 0)
+        let killed = || engine::is_killed(thd);
+        let durability = engine::get()?.truncate_table_unless(&killed, name, 1)?;
+        engine::settle("TRUNCATE TABLE", durability).map(|()| 0)
     })
 }
 

@@ -112,11 +112,8 @@ impl Alter {
 
     /// The table is the altered one from here on, with statistics of all of its indexes.
     pub fn commit(self, engine: &Engine, killed: &Killed<'_>) -> Result<()> {
-        let name = self.build.table_name().to_owned();
-        let before = engine::id_of(engine, &name)?;
-        let done = self.build.commit().map(drop);
-        engine::settled("ALTER TABLE", done, |e| Ok(engine::id_of(e, &name)? != before))?;
-        let table = engine.table(&name)?.ok_or(Error::NotFound)?;
+        let (table, durability) = self.build.put()?;
+        engine::settle("ALTER TABLE", durability)?;
         name_keys(&table, &self.shape);
         // The optimizer has estimates until the background takes them.
         let _ = engine.analyze_table(table.name(), 0, killed);

@@ -7,7 +7,7 @@ use crate::shape::Collator;
 use crate::watch::WatchedOs;
 use sluice_engine::base::{Error, Result};
 use sluice_engine::db::{
-    self, Compression, Config, Encryption, Engine, FlushAtCommit, Keys, Level,
+    self, Compression, Config, Durability, Encryption, Engine, FlushAtCommit, Keys, Level,
 };
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -72,30 +72,16 @@ pub fn drop_temporary_tables() -> Result<()> {
 /// How long a DDL statement waits before it looks for room in the log again.
 const ROOM_WAIT: Duration = Duration::from_millis(100);
 
-/// The id of a table, which is another one after ALTER TABLE in place and TRUNCATE.
-pub fn id_of(engine: &Engine, name: &str) -> Result<Option<u64>> {
-    Ok(engine.table(name)?.map(|table| table.id()))
-}
-
-/// The answer of a DDL statement. One that has failed may stand in the catalog all the same: its change is
-/// in the log and not durable, and after an error the server takes its own half back. So it waits until there is
-/// room for the log. If the log has stopped, nobody knows what is durable: the process ends, and at the next start
-/// the server's log of DDL statements goes by what is there.
-pub fn settled(
-    statement: &str,
-    done: Result<()>,
-    has_happened: impl FnOnce(&Engine) -> Result<bool>,
-) -> Result<()> {
-    let Err(error) = done.and_then(|()| planted::ddl()) else { return Ok(()) };
-    let is_of_flush =
-        matches!(error, Error::Full { .. } | Error::Io { .. } | Error::Poisoned { .. });
-    match is_of_flush && has_happened(get()?)? && !planted::is("not-settled") {
-        true => settle(statement, error),
-        false => Err(error),
+/// Makes a statement durable that has happened: after an error the server would take its own half back. So it
+/// waits until there is room for the log. If the log has stopped, nobody knows what is durable: the process ends,
+/// and at the next start the server's log of DDL statements goes by what is there.
+pub fn settle(statement: &str, durability: Durability) -> Result<()> {
+    let Err(mut error) = durability.or_error().and_then(|()| planted::ddl()) else {
+        return Ok(());
+    };
+    if planted::is("not-settled") {
+        return Err(error);
     }
-}
-
-fn settle(statement: &str, mut error: Error) -> Result<()> {
     log(
         Level::Error,
         &format!("{statement}: its change is logged and not yet durable: {}", describe(&error)),

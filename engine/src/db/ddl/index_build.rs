@@ -2,13 +2,14 @@
 //!
 //! Invariants:
 //! 1. The caller keeps writers from the table, from [`Engine::alter_indexes`] on, and everybody from
-//!    it during [`IndexBuild::commit`].
+//!    it during [`IndexBuild::put`].
 //! 2. Until the commit nothing names the new trees: after an error, or a crash, they are dropped.
 //!    The commit is one transaction of the catalog (rules M18), and its table id is a new one, by
 //!    which the server finds out after a crash whether it happened.
 //! 3. An entry of a new index has id 0, which every snapshot sees. An older snapshot than the index
 //!    does not get at the table: see `Table::created`.
 
+use super::durability::Durability;
 use super::sorter::{Sorter, MEMORY_BYTES};
 use crate::base::entry::FIRST;
 use crate::base::{EntryHeader, Error, Lsn, Result, TreeId, TxnId};
@@ -110,10 +111,6 @@ impl AlteredIndex {
 }
 
 impl IndexBuild {
-    pub fn table_name(&self) -> &str {
-        &self.name
-    }
-
     fn add_tree(&mut self, unique: bool) -> Result<IndexDef> {
         let engine = &self.engine;
         let def = engine.new_tree(unique)?;
@@ -189,9 +186,14 @@ impl IndexBuild {
         Ok(None)
     }
 
-    /// Puts the altered table in the place of the old one, durably. It stands there also after a flush
-    /// that has failed, and nobody knows then whether it will after a crash.
-    pub fn commit(mut self) -> Result<Arc<Table>> {
+    /// As [`IndexBuild::put`], for callers to which a change that is not durable is a failed one.
+    pub fn commit(self) -> Result<Arc<Table>> {
+        let (table, durability) = self.put()?;
+        durability.or_error().map(|()| table)
+    }
+
+    /// Puts the altered table in the place of the old one.
+    pub fn put(mut self) -> Result<(Arc<Table>, Durability)> {
         let engine = Arc::clone(&self.engine);
         engine.check_running()?;
         let _ddl = engine.schema.ddl.lock();
@@ -212,10 +214,11 @@ impl IndexBuild {
         engine.schema.tables.write().insert(self.name.clone(), Arc::clone(&table));
         old.retire();
         engine.drop_trees(std::mem::take(&mut self.dropped));
-        if !planted::is(Bug::AlterNotFlushed) {
-            engine.wal.flush_to(end)?;
-        }
-        Ok(table)
+        let durability = match planted::is(Bug::AlterNotFlushed) {
+            true => Durability::Durable,
+            false => engine.durability(end),
+        };
+        Ok((table, durability))
     }
 }
 

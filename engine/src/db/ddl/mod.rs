@@ -2,11 +2,15 @@
 //!
 //! 1. One statement at a time (`Schema::ddl`), and each is one transaction on the catalog.
 //! 2. It is durable when it returns. A crash in between leaves all of it or nothing.
+//!    After an error of ALTER, RENAME or TRUNCATE nothing has happened; a change that is not durable
+//!    yet is no error of theirs ([`Durability`]). CREATE and DROP do not tell the two apart.
 //! 3. Trees that go are closed at once; their pages are freed in the background.
 
+mod durability;
 mod index_build;
 pub(super) mod sorter;
 mod statements;
 
+pub use durability::Durability;
 pub use index_build::{AlteredIndex, FoundTwice, IndexBuild};
 pub(super) use statements::compression_of;

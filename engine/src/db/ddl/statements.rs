@@ -5,6 +5,7 @@
 //! becomes of the flush: the commit is in the log's order, and a later flush makes it durable. A
 //! create or rename whose flush fails is taken back by a second transaction, if there is room for one.
 
+use super::durability::Durability;
 use crate::base::codec::put_varint;
 use crate::base::{Csn, Error, Lsn, Result, TreeId};
 use crate::btree::Tree;
@@ -102,10 +103,15 @@ impl Engine {
     }
 
     pub fn rename_table(&self, from: &str, to: &str) -> Result<()> {
-        self.rename_table_unless(&|| false, from, to)
+        self.rename_table_unless(&|| false, from, to)?.or_error()
     }
 
-    pub fn rename_table_unless(&self, killed: &Killed<'_>, from: &str, to: &str) -> Result<()> {
+    pub fn rename_table_unless(
+        &self,
+        killed: &Killed<'_>,
+        from: &str,
+        to: &str,
+    ) -> Result<Durability> {
         // A statement that was killed takes back what it renamed, and waits for nothing then.
         let was_killed = killed();
         match self.admit(Purpose::Add, killed) {
@@ -114,7 +120,10 @@ impl Engine {
         }
         let _ddl = self.schema.ddl.lock();
         let end = self.rename_logged(from, to)?;
-        self.wal.flush_to(end).inspect_err(|_| drop(self.rename_logged(to, from)))
+        match self.durability(end) {
+            Durability::NotYet(error) if self.rename_logged(to, from).is_ok() => Err(error),
+            durability => Ok(durability),
+        }
     }
 
     /// Answers what is to be flushed.
@@ -139,7 +148,7 @@ impl Engine {
 
     /// Gives the table new, empty trees. Snapshots from before find it changed.
     pub fn truncate_table(&self, name: &str, autoinc_start: u64) -> Result<()> {
-        self.truncate_table_unless(&|| false, name, autoinc_start)
+        self.truncate_table_unless(&|| false, name, autoinc_start)?.or_error()
     }
 
     pub fn truncate_table_unless(
@@ -147,7 +156,7 @@ impl Engine {
         killed: &Killed<'_>,
         name: &str,
         autoinc_start: u64,
-    ) -> Result<()> {
+    ) -> Result<Durability> {
         self.admit(Purpose::Delete, killed)?;
         let _ddl = self.schema.ddl.lock();
         let old = self.schema.tables.read().get(name).cloned().ok_or(Error::NotFound)?;
@@ -172,7 +181,7 @@ impl Engine {
         self.schema.tables.write().insert(name.to_owned(), table);
         old.retire();
         self.drop_trees(old.def.trees().map(|index| index.tree).collect());
-        self.wal.flush_to(end)
+        Ok(self.durability(end))
     }
 
     pub fn table(&self, name: &str) -> Result<Option<Arc<Table>>> {

@@ -208,8 +208,8 @@ fn a_kill_ends_the_wait_of_ddl_for_room_in_the_log() {
         asked.set(0);
         let refused = match statement {
             "create" => engine.create_table_unless(&killed, "db/new", table_spec(), false),
-            "rename" => engine.rename_table_unless(&killed, TABLE, "db/new"),
-            _ => engine.truncate_table_unless(&killed, TABLE, 1),
+            "rename" => engine.rename_table_unless(&killed, TABLE, "db/new").map(drop),
+            _ => engine.truncate_table_unless(&killed, TABLE, 1).map(drop),
         };
         assert!(matches!(refused, Err(Error::Interrupted)), "{statement}: {refused:?}");
         assert_eq!(asked.get(), 6, "{statement}");
@@ -217,7 +217,7 @@ fn a_kill_ends_the_wait_of_ddl_for_room_in_the_log() {
     assert_eq!(engine.table_names(), [TABLE]);
     assert!(table.is_current(), "nobody truncated it");
     // What a killed statement takes back is not stopped by the same kill.
-    engine.rename_table_unless(&|| true, TABLE, "db/back").unwrap();
+    engine.rename_table_unless(&|| true, TABLE, "db/back").unwrap().or_error().unwrap();
     engine.set_log_capacity_bytes(1 << 20);
     let report = engine.check_table("db/back", CheckDepth::Full, &|| false).unwrap();
     assert_eq!((report.rows, report.faults), (10, Vec::<String>::new()));
