@@ -17,6 +17,11 @@
 //!    page and cuts no log.
 //! 3. What names a unit (its context) is part of its tag: a unit does not open in another's place.
 
+#[cfg(any(test, feature = "sim"))]
+mod fixed;
+#[cfg(test)]
+mod tests;
+
 use crate::base::{Error, Result};
 use crate::os::rank::Rank;
 use crate::os::sync::{Ranked, RwLock};
@@ -30,6 +35,9 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
+
+#[cfg(any(test, feature = "sim"))]
+pub use fixed::FixedKeys;
 
 /// In front of every encrypted unit.
 pub const ENVELOPE_BYTES: usize = 48;
@@ -276,31 +284,3 @@ impl Veil {
         stream.apply_keystream(bytes);
     }
 }
-
-/// Keys for tests and for the simulator: no secret.
-pub struct FixedKeys {
-    pub newest: AtomicU64,
-}
-
-impl FixedKeys {
-    pub fn new(newest: u32) -> Arc<FixedKeys> {
-        Arc::new(FixedKeys { newest: AtomicU64::new(u64::from(newest)) })
-    }
-}
-
-impl Keys for FixedKeys {
-    fn newest(&self, _id: u32) -> Option<u32> {
-        match self.newest.load(Ordering::Relaxed) {
-            0 => None,
-            version => Some(version as u32),
-        }
-    }
-
-    fn key(&self, id: u32, version: u32) -> Option<Vec<u8>> {
-        let known = u64::from(version) <= self.newest.load(Ordering::Relaxed);
-        known.then(|| [id.to_le_bytes(), version.to_le_bytes()].concat().repeat(2))
-    }
-}
-
-#[cfg(test)]
-mod tests;

@@ -52,7 +52,7 @@ mod workers;
 pub use crate::binlog::{Binlog, Completion, Decision, Fallback, Setting, Verdict, Write};
 pub use crate::btree::{Direction, RangeEstimate};
 pub use crate::catalog::{IndexStatistics, TableStatistics};
-/// Keys that are no secret, for tests and for the simulator.
+#[cfg(feature = "sim")]
 pub use crate::cipher::FixedKeys;
 pub use crate::txn::{Isolation, ReadMode, Savepoint, WaitPolicy};
 pub use callbacks::{KeyParts, Killed, RowNames};
