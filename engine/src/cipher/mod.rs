@@ -190,15 +190,13 @@ impl Cipher {
 
     /// Opens what [`Cipher::encrypt`] made: its bytes without the envelope.
     pub fn decrypt(&self, context: &[u8], unit: &[u8]) -> Result<Vec<u8>> {
-        let Some((envelope, body)) = unit.split_first_chunk::<ENVELOPE_BYTES>() else {
-            return Err(Error::corrupt("encrypted bytes end too early", "an envelope"));
-        };
+        let (envelope, body) = unit.split_first_chunk().ok_or_else(ends_too_early)?;
         let mut out = body.to_vec();
-        self.decrypt_in_place(context, envelope, &mut out)?;
+        self.open(context, envelope, &mut out)?;
         Ok(out)
     }
 
-    fn decrypt_in_place(&self, context: &[u8], envelope: &Envelope, body: &mut [u8]) -> Result<()> {
+    fn open(&self, context: &[u8], envelope: &Envelope, body: &mut [u8]) -> Result<()> {
         let (name, salt, counter) = parts_of(envelope);
         let derived = self.derive(name, salt)?;
         let tag = Tag::from_slice(&envelope[TAG_AT..]);
@@ -219,17 +217,31 @@ impl Cipher {
     }
 
     pub fn check_proof(&self, proof: &Envelope) -> Result<()> {
-        self.decrypt_in_place(PROOF, proof, &mut [])
+        self.open(PROOF, proof, &mut [])
     }
 }
 
 /// Opens with the keys that there are, if there are any.
 pub fn decrypt_with(cipher: Option<&Cipher>, context: &[u8], unit: &[u8]) -> Result<Vec<u8>> {
-    match (cipher, unit.first_chunk()) {
-        (Some(cipher), _) => cipher.decrypt(context, unit),
-        (None, Some(envelope)) => Err(no_keys(name_of(envelope))),
-        (None, None) => Err(Error::corrupt("encrypted bytes end too early", "an envelope")),
-    }
+    let envelope = unit.first_chunk().ok_or_else(ends_too_early)?;
+    let cipher = cipher.ok_or_else(|| no_keys(name_of(envelope)))?;
+    cipher.decrypt(context, unit)
+}
+
+/// As [`decrypt_with`], and the bytes stay where they are.
+pub fn decrypt_in_place<'u>(
+    cipher: Option<&Cipher>,
+    context: &[u8],
+    unit: &'u mut [u8],
+) -> Result<&'u [u8]> {
+    let (envelope, body) = unit.split_first_chunk_mut().ok_or_else(ends_too_early)?;
+    let cipher = cipher.ok_or_else(|| no_keys(name_of(envelope)))?;
+    cipher.open(context, envelope, body)?;
+    Ok(body)
+}
+
+fn ends_too_early() -> Error {
+    Error::corrupt("encrypted bytes end too early", "an envelope")
 }
 
 /// Refuses a proof for which there are no keys, or the wrong ones.

@@ -37,7 +37,7 @@ fn fuzz_page_records() {
         let _ = record::verify(9, bytes);
         // As if the checksum had held.
         if let Ok(head) = record::header(bytes) {
-            let _ = record::unpack(&head, bytes, &mut out, None);
+            let _ = record::unpack(&head, &mut bytes.to_vec(), &mut out, None);
         }
     });
 }

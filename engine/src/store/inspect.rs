@@ -204,7 +204,7 @@ impl StoreFiles {
         let mut buffer = AlignedBuf::new((end.next_multiple_of(block) - from) as usize);
         self.pages.read_at(&mut buffer, from)?;
         let skip = (entry.place() - from) as usize;
-        let bytes = &buffer[skip..skip + entry.record_bytes()];
+        let bytes = &mut buffer[skip..skip + entry.record_bytes()];
         let head = record::verify(self.sb.seed, bytes).map_err(fail)?;
         if !is_named(&head, page, entry) {
             return Err(fail("record is not the one that the page map names"));

@@ -199,24 +199,24 @@ impl PagesFile {
         Ok(())
     }
 
-    /// Gives `use_record` the bytes `[place, place + len)`, from wherever they are.
+    /// Gives `use_record` a copy of the bytes `[place, place + len)`, from wherever they are.
     pub fn fetch<R>(
         &self,
         place: u64,
         len: usize,
-        use_record: impl FnOnce(&[u8]) -> R,
+        use_record: impl FnOnce(&mut [u8]) -> R,
     ) -> Result<R> {
         assert!(len <= RECORD_BYTES_MAX);
         SPAN.with_borrow_mut(|span| {
             if self.copy_from_memory(place, len, span) {
                 self.memory_reads.fetch_add(1, Relaxed);
-                return Ok(use_record(&span[..len]));
+                return Ok(use_record(&mut span[..len]));
             }
             let skip = (place % BLOCK_BYTES as u64) as usize;
             let span = &mut span[..(skip + len).next_multiple_of(BLOCK_BYTES)];
             self.file.read_at(span, place - skip as u64)?;
             self.read_bytes.fetch_add(span.len() as u64, Relaxed);
-            Ok(use_record(&span[skip..skip + len]))
+            Ok(use_record(&mut span[skip..skip + len]))
         })
     }
 

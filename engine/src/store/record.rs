@@ -144,24 +144,23 @@ pub fn verify(seed: u32, bytes: &[u8]) -> std::result::Result<Header, &'static s
     Ok(head)
 }
 
-/// Restores the page of the verified record `bytes` into `out`.
+/// Restores the page of the verified record `bytes` into `out`. An encrypted record is opened where it is.
 pub fn unpack(
     head: &Header,
-    bytes: &[u8],
+    bytes: &mut [u8],
     out: &mut [u8],
     cipher: Option<&Cipher>,
 ) -> std::result::Result<(), Fault> {
     assert_eq!(out.len(), PAGE_BYTES);
-    let Some(payload) = bytes.get(HEADER_BYTES..head.record_bytes) else {
+    if bytes.len() < head.record_bytes {
         return Err("record is cut off".into());
-    };
+    }
+    let context = context_of(bytes);
+    let payload = &mut bytes[HEADER_BYTES..head.record_bytes];
     let payload = match head.is_encrypted {
-        true => Cow::from(
-            cipher::decrypt_with(cipher, &context_of(bytes), payload).map_err(Fault::Locked)?,
-        ),
-        false => Cow::from(payload),
+        true => cipher::decrypt_in_place(cipher, &context, payload).map_err(Fault::Locked)?,
+        false => &*payload,
     };
-    let payload = &payload[..];
     let done = match head.codec {
         CODEC_RAW if payload.len() == PAGE_BYTES => {
             out.copy_from_slice(payload);
@@ -231,7 +230,7 @@ mod tests {
                 let packed = pack(1, &write(page, how), None).unwrap();
                 let mut out = vec![0; PAGE_BYTES];
                 let head = verify(1, &packed.bytes).unwrap();
-                unpack(&head, &packed.bytes, &mut out, None).unwrap();
+                unpack(&head, &mut packed.bytes.clone(), &mut out, None).unwrap();
                 assert_eq!(&out, page);
                 assert_eq!((head.page, head.tree, head.lsn), (PageId(7), TreeId(3), Lsn(99)));
                 assert!(verify(2, &packed.bytes).is_err(), "another store's record");
@@ -257,9 +256,9 @@ mod tests {
                 let head = verify(1, &packed.bytes).unwrap();
                 assert_eq!((head.page, head.tree, head.lsn), (PageId(7), TreeId(3), Lsn(99)));
                 let mut out = vec![0; PAGE_BYTES];
-                let locked = unpack(&head, &packed.bytes, &mut out, None);
+                let locked = unpack(&head, &mut packed.bytes.clone(), &mut out, None);
                 assert!(matches!(locked, Err(Fault::Locked(Error::Refused(_)))));
-                unpack(&head, &packed.bytes, &mut out, Some(&cipher)).unwrap();
+                unpack(&head, &mut packed.bytes.clone(), &mut out, Some(&cipher)).unwrap();
                 assert_eq!(&out, page);
                 let part = &page[..64];
                 assert!(!packed.bytes.windows(64).any(|w| w == part), "it is to be read");
@@ -272,7 +271,7 @@ mod tests {
                     assert_eq!(cipher::name_of(envelope).version, 2);
                     let head = verify(1, &new).unwrap();
                     assert_eq!((head.page, head.lsn), (PageId(7), Lsn(99)));
-                    unpack(&head, &new, &mut out, Some(&cipher)).unwrap();
+                    unpack(&head, &mut new.clone(), &mut out, Some(&cipher)).unwrap();
                     assert_eq!(&out, page);
                     assert_eq!(renewed(1, &new, &cipher).unwrap(), None);
                 }
@@ -294,7 +293,7 @@ mod tests {
             bytes[at] ^= 1 << rng.below(8);
             assert!(verify(1, &bytes).is_err());
             if let Ok(head) = header(&bytes) {
-                let _ = unpack(&head, &bytes, &mut out, None);
+                let _ = unpack(&head, &mut bytes, &mut out, None);
             }
         }
     }
