@@ -19,7 +19,7 @@ use crate::base::{Error, Payload, Result};
 use crate::db::lease::Purpose;
 use crate::db::tables::Table;
 use crate::os::planted::{self, Bug};
-use crate::txn::{Expect, Isolation, ReadMode, WaitPolicy, Written};
+use crate::txn::{Expect, Isolation, ReadMode, Written};
 use std::sync::atomic::Ordering;
 
 /// Four MiB of log.
@@ -38,10 +38,19 @@ impl Kept {
     }
 }
 
-/// How a read treats what it does not find.
+/// Which version of a row is read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RowVersion {
+    /// The newest: the row is locked, or perhaps the transaction's own.
+    Newest,
+    /// The one that the snapshot sees.
+    Seen,
+}
+
 #[derive(Clone, Copy)]
 struct Reading<'a> {
-    mode: ReadMode,
+    version: RowVersion,
+    /// What is not found is no damage.
     may_miss: bool,
     wanted: Wanted<'a>,
 }
@@ -154,22 +163,24 @@ impl Trx {
         wanted: Wanted<'_>,
         stored: &mut Vec<u8>,
     ) -> Result<bool> {
+        let version = match mode {
+            ReadMode::Snapshot => RowVersion::Seen,
+            ReadMode::Lock { .. } => RowVersion::Newest,
+        };
         let may_miss = self.isolation() == Isolation::ReadUncommitted;
-        self.load(table, Reading { mode, may_miss, wanted }, stored)
+        self.load(table, Reading { version, may_miss, wanted }, stored)
     }
 
-    /// The payload of an entry's newest version. `false`: a part of it is gone, so the row is not
-    /// this transaction's.
-    pub(crate) fn load_newest(&mut self, table: &Table, stored: &mut Vec<u8>) -> Result<bool> {
-        let mode = ReadMode::Lock { exclusive: false, wait: WaitPolicy::Wait };
-        self.load(table, Reading { mode, may_miss: true, wanted: Wanted::All }, stored)
-    }
-
-    /// The payload of a version that the snapshot sees. `false`: this transaction has deleted
-    /// parts of it, so the row is its own.
-    pub(crate) fn load_seen(&mut self, table: &Table, stored: &mut Vec<u8>) -> Result<bool> {
-        let mode = ReadMode::Snapshot;
-        self.load(table, Reading { mode, may_miss: true, wanted: Wanted::All }, stored)
+    /// All of the payload of one version of an entry that is contested. `false`: a part of it is gone.
+    /// Then the newest version's row is not this transaction's; the row of the seen one is, because
+    /// this transaction has deleted the part.
+    pub(crate) fn load_contested(
+        &mut self,
+        table: &Table,
+        version: RowVersion,
+        stored: &mut Vec<u8>,
+    ) -> Result<bool> {
+        self.load(table, Reading { version, may_miss: true, wanted: Wanted::All }, stored)
     }
 
     fn load(&mut self, table: &Table, reading: Reading<'_>, stored: &mut Vec<u8>) -> Result<bool> {
@@ -232,18 +243,10 @@ impl Trx {
         out: &mut Vec<u8>,
     ) -> Result<bool> {
         let start = out.len();
-        let gate = &table.long_values;
         let mut bytes = Vec::new();
         for chunk in 0..value.chunks() {
             let key = value.key(chunk);
-            let found = match reading.mode {
-                ReadMode::Snapshot => {
-                    self.session.get(gate, &key, &mut bytes)?
-                        || is_shared && self.session.get_newest(gate, &key, &mut bytes)?
-                }
-                // The row is locked: its newest chunks are the ones.
-                ReadMode::Lock { .. } => self.session.get_newest(gate, &key, &mut bytes)?,
-            };
+            let found = self.load_chunk(table, reading.version, &key, is_shared, &mut bytes)?;
             if !found && reading.may_miss {
                 return Ok(false);
             }
@@ -259,6 +262,20 @@ impl Trx {
             return Err(Error::corrupt("long value has another length", place));
         }
         Ok(true)
+    }
+
+    fn load_chunk(
+        &mut self,
+        table: &Table,
+        version: RowVersion,
+        key: &[u8],
+        is_shared: bool,
+        bytes: &mut Vec<u8>,
+    ) -> Result<bool> {
+        let gate = &table.long_values;
+        let is_seen = version == RowVersion::Seen && self.session.get(gate, key, bytes)?;
+        let may_be_newer = version == RowVersion::Newest || is_shared;
+        Ok(is_seen || may_be_newer && self.session.get_newest(gate, key, bytes)?)
     }
 
     /// Deletes the chunks of what is stored under `key` of index `index`, which is locked.

@@ -8,6 +8,7 @@
 //!    that the snapshot knows, and one of the transaction's that took its key. Both are found, in
 //!    the order of their clustered keys.
 
+use super::long::RowVersion;
 use super::trx::{TableCursor, Trx};
 use crate::base::{Error, Result};
 use crate::db::callbacks::RowNames;
@@ -87,14 +88,14 @@ impl Trx {
         };
         let mut own = None;
         if let Some(mut payload) = contested.newest {
-            if self.load_newest(table, &mut payload)? {
+            if self.load_contested(table, RowVersion::Newest, &mut payload)? {
                 let row = names(index, key, &payload)?;
                 own = self.session.owns(&table.gates[0], &row)?.then_some((row, payload));
             }
         }
         let mut seen = None;
         if let Some(mut payload) = contested.seen {
-            if self.load_seen(table, &mut payload)? {
+            if self.load_contested(table, RowVersion::Seen, &mut payload)? {
                 let row = names(index, key, &payload)?;
                 seen = (!self.session.owns(&table.gates[0], &row)?).then_some((row, payload));
             }
