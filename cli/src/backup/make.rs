@@ -15,7 +15,7 @@ use super::stream::{Stream, StreamOs};
 use crate::db::Dsn;
 use crate::Result;
 use sluice_engine::base::{Error, Lsn};
-use sluice_engine::db::backup::{key_id, Copied, Copying, Part};
+use sluice_engine::db::backup::{key_id, Copied, CopiedPart, Copying};
 use sluice_engine::db::inspect::Directory;
 use sluice_engine::db::{Geometry, Keys};
 use sluice_engine::os::{Os, RealOs};
@@ -303,7 +303,7 @@ fn facts(server: &mut Server, foreign: &[Foreign]) -> Result<Vec<(String, String
 /// The engine's files as the list has them.
 fn listed(copied: Copied) -> Vec<Listed> {
     let mut pieces: BTreeMap<PathBuf, Vec<Piece>> = BTreeMap::new();
-    for Part { name, offset, bytes, check } in copied.parts {
+    for CopiedPart { name, offset, bytes, check } in copied.parts {
         pieces.entry(name).or_default().push(Piece { offset, bytes, check });
     }
     let listed = |(name, bytes): (&PathBuf, &u64)| {

@@ -4,7 +4,7 @@ use super::bad_pages::BadPages;
 use super::changes::Tally;
 use super::frame::{Body, Meta, PageBuf, ReadGuard, WriteGuard, CLEAN};
 use super::owed_pages::Owed;
-use super::table::{Shard, Slot, Table, SHARDS};
+use super::table::{FrameTable, Shard, Slot, SHARDS};
 use crate::base::{checked, Error, Lsn, PageId, Result, TreeId, PAGE_BYTES};
 use crate::os::rank::Rank;
 use crate::os::sync::{condition, ArcRwLockWriteGuard, Condvar, Mutex, Ranked, RawRwLock, RwLock};
@@ -68,7 +68,7 @@ pub type PageCheck = fn(&[u8]) -> Result<()>;
 
 pub struct Pool {
     pub(super) store: Arc<Store>,
-    pub(super) table: Table,
+    pub(super) table: FrameTable,
     pub(super) capacity_frames: AtomicUsize,
     /// Frames allocated, in the table or free.
     pub(super) frames: AtomicUsize,
@@ -108,7 +108,7 @@ impl Pool {
     pub fn new(store: Arc<Store>, options: PoolOptions) -> Arc<Pool> {
         Arc::new(Pool {
             store,
-            table: Table::new(),
+            table: FrameTable::new(),
             capacity_frames: AtomicUsize::new(capacity_frames(options.capacity_bytes)),
             frames: AtomicUsize::new(0),
             free: Mutex::ranked(Rank::FreeFrames, Vec::new()),

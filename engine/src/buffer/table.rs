@@ -54,7 +54,7 @@ impl Shard {
     }
 }
 
-pub(super) struct Table {
+pub(super) struct FrameTable {
     shards: Vec<(Mutex<Shard>, Condvar)>,
 }
 
@@ -62,9 +62,9 @@ fn new_shard() -> (Mutex<Shard>, Condvar) {
     (Mutex::ranked(Rank::Shard, Shard::default()), condition(Rank::PageWrittenWait))
 }
 
-impl Table {
-    pub fn new() -> Table {
-        Table { shards: (0..SHARDS).map(|_| new_shard()).collect() }
+impl FrameTable {
+    pub fn new() -> FrameTable {
+        FrameTable { shards: (0..SHARDS).map(|_| new_shard()).collect() }
     }
 
     pub fn shard(&self, page: PageId) -> MutexGuard<'_, Shard> {

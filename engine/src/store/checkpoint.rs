@@ -12,7 +12,7 @@ use super::checkpointer::Checkpointer;
 use super::counters::add;
 use super::engine::{encrypt_note, proof, remove_obsolete, Store};
 use super::mapfile::{self, ChangeLog};
-use super::snapshot::{write_snapshot, Failure, Written};
+use super::snapshot::{write_snapshot, Failure, WrittenSnapshot};
 use super::state::Capture;
 use super::superblock::Superblock;
 use crate::base::{Error, Lsn, Result, BLOCK_BYTES};
@@ -25,7 +25,7 @@ const CHANGES_RESERVE_BYTES_MAX: u64 = 4 << 20;
 /// A map snapshot that is written but named by no superblock yet.
 struct NewMap {
     generation: u64,
-    written: Written,
+    written: WrittenSnapshot,
     changes: ChangeLog,
 }
 

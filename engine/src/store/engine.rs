@@ -2,16 +2,16 @@
 
 use super::checkpointer::Checkpointer;
 use super::counters::{add, Counters};
-use super::entry::{Entry, PAGE_ID_MAX};
+use super::entry::{MapEntry, PAGE_ID_MAX};
 use super::epoch::Epochs;
 use super::free::GivingBack;
 use super::map::PageMap;
 use super::mapfile::{self, ChangeLog};
 use super::pages::{PagesFile, StreamKind};
 use super::policy::SPACE_PERCENT;
-use super::record::{self, Fault, Packed};
+use super::record::{self, NoPage, Packed};
 use super::segments::RESERVED_SEGMENTS;
-use super::snapshot::{write_snapshot, Failure, Snapshot};
+use super::snapshot::{write_snapshot, Failure, MapSnapshot};
 use super::state::State;
 use super::sums::Sums;
 use super::superblock::{self, Superblock, SLOTS};
@@ -201,14 +201,14 @@ impl Store {
         }
     }
 
-    fn read_record(&self, page: PageId, entry: Entry, out: &mut [u8]) -> Result<()> {
+    fn read_record(&self, page: PageId, entry: MapEntry, out: &mut [u8]) -> Result<()> {
         let verdict = self.pages.fetch(entry.place(), entry.record_bytes(), |bytes| {
             let head = self.check_record(page, entry, bytes)?;
             record::unpack(&head, bytes, out, self.cipher.as_deref())
         })?;
         verdict.map_err(|fault| match fault {
-            Fault::Damaged(why) => self.corrupt(page, entry, why),
-            Fault::Locked(error) => error,
+            NoPage::Damaged(why) => self.corrupt(page, entry, why),
+            NoPage::Locked(error) => error,
         })
     }
 
@@ -216,7 +216,7 @@ impl Store {
     pub(super) fn check_record(
         &self,
         page: PageId,
-        entry: Entry,
+        entry: MapEntry,
         bytes: &[u8],
     ) -> std::result::Result<record::Header, &'static str> {
         let head = record::verify(self.seed, bytes)?;
@@ -226,7 +226,7 @@ impl Store {
         Ok(head)
     }
 
-    fn corrupt(&self, page: PageId, entry: Entry, why: &str) -> Error {
+    fn corrupt(&self, page: PageId, entry: MapEntry, why: &str) -> Error {
         let file = self.pages.file().path().display();
         Error::corrupt(
             format!("page {page} of tree {}: {why}", entry.tree()),
@@ -382,7 +382,7 @@ impl Store {
 }
 
 /// Whether a verified record is exactly the one that the map names.
-pub(super) fn is_named(head: &record::Header, page: PageId, entry: Entry) -> bool {
+pub(super) fn is_named(head: &record::Header, page: PageId, entry: MapEntry) -> bool {
     let found = (head.page, head.tree, head.lsn, head.checksum, head.record_bytes);
     found == (page, entry.tree(), entry.lsn(), entry.checksum(), entry.record_bytes())
 }
@@ -491,7 +491,7 @@ pub(super) fn load_map(
 ) -> Result<(PageMap, ChangeLog, Vec<u8>, Sums)> {
     let direct = OpenMode { create: false, direct: true };
     let snapshot = os.open(&mapfile::snapshot_path(dir, sb.map_generation), direct)?;
-    let (snapshot, chunks) = Snapshot::open(snapshot, sb)?;
+    let (snapshot, chunks) = MapSnapshot::open(snapshot, sb)?;
     let mut map = PageMap::new(snapshot, &chunks, budget_bytes);
     let changes = os.open(&mapfile::changes_path(dir, sb.map_generation), direct)?;
     let mut changes = ChangeLog::new(changes, sb.seed, sb.map_generation);

@@ -17,7 +17,7 @@ pub const PAYLOAD_BYTES_MAX: usize = ENVELOPE_BYTES + PAGE_BYTES;
 
 /// Identity and place of a page's newest record. The record must match all of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct MapEntry {
     /// Offset in the low 48 bits, record bytes in the high 16. All zero: no such page.
     packed: u64,
     lsn: u64,
@@ -25,16 +25,16 @@ pub struct Entry {
     checksum: u32,
 }
 
-const _: () = assert!(std::mem::size_of::<Entry>() == 24);
+const _: () = assert!(std::mem::size_of::<MapEntry>() == 24);
 
-impl Entry {
-    pub const NONE: Entry = Entry { packed: 0, lsn: 0, tree: 0, checksum: 0 };
+impl MapEntry {
+    pub const NONE: MapEntry = MapEntry { packed: 0, lsn: 0, tree: 0, checksum: 0 };
 
-    pub fn new(place: u64, record_bytes: usize, lsn: Lsn, tree: TreeId, checksum: u32) -> Entry {
+    pub fn new(place: u64, record_bytes: usize, lsn: Lsn, tree: TreeId, checksum: u32) -> MapEntry {
         assert!(place < PLACE_END);
         assert!(record_bytes > 0 && record_bytes <= usize::from(u16::MAX));
         let packed = place | (record_bytes as u64) << PLACE_BITS;
-        Entry { packed, lsn: lsn.0, tree: tree.0, checksum }
+        MapEntry { packed, lsn: lsn.0, tree: tree.0, checksum }
     }
 
     /// The parts as they are persisted: (place and length, LSN, tree, checksum).
@@ -42,9 +42,9 @@ impl Entry {
         (self.packed, self.lsn, self.tree, self.checksum)
     }
 
-    /// The inverse of [`Entry::parts`]; any bits are accepted, the loader checks them.
-    pub fn from_parts(packed: u64, lsn: u64, tree: u32, checksum: u32) -> Entry {
-        Entry { packed, lsn, tree, checksum }
+    /// The inverse of [`MapEntry::parts`]; any bits are accepted, the loader checks them.
+    pub fn from_parts(packed: u64, lsn: u64, tree: u32, checksum: u32) -> MapEntry {
+        MapEntry { packed, lsn, tree, checksum }
     }
 
     /// Whether a record can lie there: in one of `segments` segments, and of a possible length.
@@ -81,7 +81,7 @@ impl Entry {
     }
 }
 
-pub(super) fn put_entry(out: &mut Vec<u8>, entry: Entry) {
+pub(super) fn put_entry(out: &mut Vec<u8>, entry: MapEntry) {
     let (packed, lsn, tree, check) = entry.parts();
     put_u64(out, packed);
     put_varint(out, lsn);
@@ -89,11 +89,11 @@ pub(super) fn put_entry(out: &mut Vec<u8>, entry: Entry) {
     put_u32(out, check);
 }
 
-pub(super) fn take_entry(r: &mut Reader<'_>) -> Result<Entry> {
+pub(super) fn take_entry(r: &mut Reader<'_>) -> Result<MapEntry> {
     let packed = r.u64()?;
     let lsn = r.varint()?;
     let tree = u32::try_from(r.varint()?).map_err(|_| r.fail("tree id over 32 bits"))?;
-    let entry = Entry::from_parts(packed, lsn, tree, r.u32()?);
+    let entry = MapEntry::from_parts(packed, lsn, tree, r.u32()?);
     if entry.is_none() || entry.record_bytes() == 0 {
         return Err(r.fail("entry without a record"));
     }

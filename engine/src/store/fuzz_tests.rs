@@ -1,5 +1,5 @@
 use super::blocks::read_range;
-use super::entry::Entry;
+use super::entry::MapEntry;
 use super::map::PageMap;
 use super::sums::{Sums, TreeUse};
 use super::*;
@@ -44,7 +44,7 @@ fn fuzz_page_records() {
 
 #[test]
 fn fuzz_map_batches() {
-    let entry = |n: u64| Entry::new(n * 5000, 300, Lsn(n), TreeId(16), n as u32);
+    let entry = |n: u64| MapEntry::new(n * 5000, 300, Lsn(n), TreeId(16), n as u32);
     let changes: Vec<_> = (1..30).map(|n| (PageId(n * 3), entry(n))).collect();
     let mut sums = Sums { max_lsn: Lsn(77), ..Sums::default() };
     sums.segments.extend([(1, 900), (70, 5)]);
@@ -58,7 +58,7 @@ fn fuzz_map_batches() {
     });
 }
 
-fn no_snapshot() -> std::sync::Arc<snapshot::Snapshot> {
+fn no_snapshot() -> std::sync::Arc<snapshot::MapSnapshot> {
     let os = crate::os::sim::SimOs::new(1);
     let file = mapfile::create_file(&*os, "/map".as_ref()).unwrap();
     let written = snapshot::write_snapshot(file, 1, 1, 0, &|_| Ok(Vec::new()));
@@ -69,7 +69,7 @@ fn no_snapshot() -> std::sync::Arc<snapshot::Snapshot> {
 fn fuzz_leaves_and_directories() {
     let os = crate::os::sim::SimOs::new(1);
     let file = mapfile::create_file(&*os, "/map".as_ref()).unwrap();
-    let entry = |n: u64| Entry::new(n * 5000, 300, Lsn(n), TreeId(16), n as u32);
+    let entry = |n: u64| MapEntry::new(n * 5000, 300, Lsn(n), TreeId(16), n as u32);
     let leaf_of = |leaf: usize| Ok((0..9).map(|i| (i * 3, entry((leaf + i) as u64))).collect());
     let written = snapshot::write_snapshot(file.clone(), 9, 1, 5, &leaf_of);
     let directory = written.map_err(|_| "a new file").unwrap().directory;

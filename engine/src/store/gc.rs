@@ -5,7 +5,7 @@
 
 use super::counters::add;
 use super::engine::{is_named, Store};
-use super::entry::Entry;
+use super::entry::MapEntry;
 use super::pages::StreamKind;
 use super::record::{self, Packed};
 use super::segments::Life;
@@ -123,7 +123,7 @@ impl Store {
             .collect()
     }
 
-    fn is_sound(&self, page: PageId, entry: Entry, start: u64, bytes: &[u8]) -> bool {
+    fn is_sound(&self, page: PageId, entry: MapEntry, start: u64, bytes: &[u8]) -> bool {
         let from = (entry.place() - start) as usize;
         let record = bytes.get(from..from + entry.record_bytes());
         record.is_some_and(|record| self.check_record(page, entry, record).is_ok())

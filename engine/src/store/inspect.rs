@@ -2,10 +2,10 @@
 //! without opening them for work.
 
 use super::engine::{decrypt_note, is_named, load_map, pages_path, superblock_path, Store};
-use super::entry::{Entry, RECORD_BYTES_MAX};
+use super::entry::{MapEntry, RECORD_BYTES_MAX};
 use super::map::{leaf_of, page_at, PageMap};
 use super::mapfile;
-use super::record::{self, Fault};
+use super::record::{self, NoPage};
 use super::sums::Sums;
 use super::superblock::{self, Superblock};
 use crate::base::{Error, Lsn, PageId, Result, TreeId, BLOCK_BYTES, PAGE_BYTES};
@@ -57,7 +57,7 @@ pub struct PagePlace {
 }
 
 impl PagePlace {
-    fn new(page: PageId, entry: Entry) -> PagePlace {
+    fn new(page: PageId, entry: MapEntry) -> PagePlace {
         let (tree, lsn) = (entry.tree(), entry.lsn());
         PagePlace { page, tree, lsn, offset: entry.place(), bytes: entry.record_bytes() }
     }
@@ -169,7 +169,7 @@ impl StoreFiles {
         Ok(entry.map(|entry| PagePlace::new(page, entry)))
     }
 
-    fn entry(&self, page: PageId) -> Result<Option<Entry>> {
+    fn entry(&self, page: PageId) -> Result<Option<MapEntry>> {
         let leaf = leaf_of(page);
         let pages = self.map.view(leaf).read().map_err(|error| error.of_page(page))?;
         let found = pages.into_iter().find(|(index, _)| page_at(leaf, *index) == page);
@@ -211,8 +211,8 @@ impl StoreFiles {
         }
         let mut out = vec![0; PAGE_BYTES];
         record::unpack(&head, bytes, &mut out, self.cipher.as_deref()).map_err(|e| match e {
-            Fault::Damaged(why) => fail(why),
-            Fault::Locked(error) => error,
+            NoPage::Damaged(why) => fail(why),
+            NoPage::Locked(error) => error,
         })?;
         Ok(out)
     }

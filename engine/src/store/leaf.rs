@@ -1,7 +1,7 @@
 //! A leaf of the page map: the entries of [`LEAF_PAGES`] consecutive page ids. In memory it is
 //! whole or only the list of what changed since the map's snapshot was written.
 
-use super::entry::Entry;
+use super::entry::MapEntry;
 use crate::os::SIMULATED;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
@@ -12,7 +12,7 @@ pub const LEAF_PAGES: usize = 1 << LEAF_BITS;
 const WORDS: usize = LEAF_PAGES.div_ceil(64);
 
 /// Memory of a whole leaf.
-pub const LEAF_BYTES: usize = std::mem::size_of::<Leaf>();
+pub const LEAF_BYTES: usize = std::mem::size_of::<MapLeaf>();
 
 /// A set of pages of one leaf.
 #[derive(Clone, Default)]
@@ -46,17 +46,17 @@ impl Marks {
     }
 }
 
-/// An entry that is not, or not so, in the snapshot. [`Entry::NONE`] means removed.
+/// An entry that is not, or not so, in the snapshot. [`MapEntry::NONE`] means removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MapChange {
     pub index: u16,
     /// Not yet taken by a checkpoint.
     pub is_new: bool,
-    pub entry: Entry,
+    pub entry: MapEntry,
 }
 
-pub struct Leaf {
-    pub entries: [Entry; LEAF_PAGES],
+pub struct MapLeaf {
+    pub entries: [MapEntry; LEAF_PAGES],
     /// Changed since the snapshot was written.
     pub moved: Marks,
     /// Changed since a checkpoint took the changes: a subset of `moved`.
@@ -66,11 +66,11 @@ pub struct Leaf {
     referenced: AtomicBool,
 }
 
-impl Leaf {
+impl MapLeaf {
     /// The entries of the snapshot with `changes` on top.
-    pub fn new(entries: &[(usize, Entry)], changes: &[MapChange]) -> Box<Leaf> {
-        let mut leaf = Box::new(Leaf {
-            entries: [Entry::NONE; LEAF_PAGES],
+    pub fn new(entries: &[(usize, MapEntry)], changes: &[MapChange]) -> Box<MapLeaf> {
+        let mut leaf = Box::new(MapLeaf {
+            entries: [MapEntry::NONE; LEAF_PAGES],
             moved: Marks::default(),
             changed: Marks::default(),
             pins: AtomicU32::new(0),
@@ -90,7 +90,7 @@ impl Leaf {
         leaf
     }
 
-    pub fn get(&self, index: usize) -> Option<Entry> {
+    pub fn get(&self, index: usize) -> Option<MapEntry> {
         // No write to a shared line unless it says something new.
         if !self.referenced.load(Relaxed) {
             self.referenced.store(true, Relaxed);
@@ -99,7 +99,7 @@ impl Leaf {
         (!entry.is_none()).then_some(entry)
     }
 
-    /// What is left of it when its entries go: the inverse of [`Leaf::new`].
+    /// What is left of it when its entries go: the inverse of [`MapLeaf::new`].
     pub fn changes(&self) -> Vec<MapChange> {
         let count = self.moved.bits.iter().map(|word| word.count_ones() as usize).sum();
         let mut out = Vec::with_capacity(count);
@@ -111,7 +111,7 @@ impl Leaf {
         out
     }
 
-    pub fn pages(&self) -> Vec<(usize, Entry)> {
+    pub fn pages(&self) -> Vec<(usize, MapEntry)> {
         pages_of(&self.entries)
     }
 
@@ -135,6 +135,6 @@ impl Leaf {
     }
 }
 
-pub fn pages_of(entries: &[Entry]) -> Vec<(usize, Entry)> {
+pub fn pages_of(entries: &[MapEntry]) -> Vec<(usize, MapEntry)> {
     entries.iter().copied().enumerate().filter(|(_, entry)| !entry.is_none()).collect()
 }

@@ -4,7 +4,7 @@
 
 use super::counters::add;
 use super::engine::Store;
-use super::entry::Entry;
+use super::entry::MapEntry;
 use super::map::{leaf_of, page_at, Lookup, Missing};
 use crate::base::{Error, PageId, Result, TreeId};
 
@@ -26,7 +26,7 @@ impl Drop for Pins<'_> {
 
 impl Store {
     /// The newest entry of a page.
-    pub(super) fn entry(&self, page: PageId) -> Result<Option<Entry>> {
+    pub(super) fn entry(&self, page: PageId) -> Result<Option<MapEntry>> {
         loop {
             let missing = match self.state.read().map.get(page) {
                 Lookup::Known(entry) => return Ok(entry),
@@ -44,12 +44,12 @@ impl Store {
         }
     }
 
-    fn read_leaf(&self, missing: &Missing) -> Result<Vec<(usize, Entry)>> {
+    fn read_leaf(&self, missing: &Missing) -> Result<Vec<(usize, MapEntry)>> {
         add(&self.counters.map_leaf_reads, 1);
         // The file may have become shorter since: an entry that was replaced may lie beyond its end.
         let segments = super::entry::PLACE_END / self.segment_bytes;
         let read = missing.read().and_then(|entries| {
-            let possible = |e: &Entry| e.is_possible(self.segment_bytes, segments);
+            let possible = |e: &MapEntry| e.is_possible(self.segment_bytes, segments);
             match entries.iter().find(|(_, entry)| !possible(entry)) {
                 Some((index, entry)) => Err(self.impossible(page_at(missing.leaf, *index), *entry)),
                 None => Ok(entries),
@@ -61,7 +61,7 @@ impl Store {
         read
     }
 
-    pub(super) fn impossible(&self, page: PageId, entry: Entry) -> Error {
+    pub(super) fn impossible(&self, page: PageId, entry: MapEntry) -> Error {
         let place = format!("{} offset {}", self.pages.file().path().display(), entry.place());
         Error::corrupt(format!("map entry of page {page}"), place)
     }
@@ -107,7 +107,7 @@ impl Store {
 
     /// The pages of one leaf, as they are at some moment during the call; the leaf does not come
     /// in for it.
-    pub(super) fn leaf_pages(&self, leaf: usize) -> Result<Vec<(PageId, Entry)>> {
+    pub(super) fn leaf_pages(&self, leaf: usize) -> Result<Vec<(PageId, MapEntry)>> {
         let view = self.state.read().map.view(leaf);
         let read = view.read();
         if read.is_err() {

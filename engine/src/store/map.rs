@@ -14,9 +14,9 @@
 //! whole leaves the rest (at least [`RESIDENT_MIN`] leaves and those that are pinned); a
 //! new snapshot is due before the changes outgrow it ([`PageMap::changes_limit_bytes`]).
 
-use super::entry::{Entry, PAGE_ID_MAX};
-use super::leaf::{Leaf, MapChange, LEAF_BITS, LEAF_BYTES, LEAF_PAGES};
-use super::snapshot::{Chunk, Snapshot};
+use super::entry::{MapEntry, PAGE_ID_MAX};
+use super::leaf::{MapChange, MapLeaf, LEAF_BITS, LEAF_BYTES, LEAF_PAGES};
+use super::snapshot::{Chunk, MapSnapshot};
 use crate::base::{PageId, Result};
 use crate::os::planted::{self, Bug};
 use crate::os::SIMULATED;
@@ -31,7 +31,7 @@ const CLOCK_STEPS_MAX: usize = 128;
 
 enum Held {
     Out(Vec<MapChange>),
-    In(Box<Leaf>),
+    In(Box<MapLeaf>),
 }
 
 struct Slot {
@@ -58,35 +58,35 @@ impl Slot {
 pub struct Missing {
     pub leaf: usize,
     chunk: Chunk,
-    snapshot: Arc<Snapshot>,
+    snapshot: Arc<MapSnapshot>,
 }
 
 impl Missing {
     /// Reads the leaf as the snapshot has it; takes no lock.
-    pub fn read(&self) -> Result<Vec<(usize, Entry)>> {
+    pub fn read(&self) -> Result<Vec<(usize, MapEntry)>> {
         self.snapshot.read_leaf(self.leaf, self.chunk)
     }
 }
 
 /// What the map knows about a page without I/O.
 pub enum Lookup {
-    Known(Option<Entry>),
+    Known(Option<MapEntry>),
     Missing(Missing),
 }
 
 /// A leaf as it was at one moment; what is in the snapshot is still to be read.
-pub struct View {
+pub struct LeafView {
     missing: Option<Missing>,
     /// All pages, or what to lay over those of the snapshot.
-    entries: Vec<(usize, Entry)>,
+    entries: Vec<(usize, MapEntry)>,
 }
 
-impl View {
+impl LeafView {
     /// The pages of the leaf.
-    pub fn read(self) -> Result<Vec<(usize, Entry)>> {
+    pub fn read(self) -> Result<Vec<(usize, MapEntry)>> {
         let Some(missing) = self.missing else { return Ok(self.entries) };
         let base = missing.read()?;
-        let mut whole = [Entry::NONE; LEAF_PAGES];
+        let mut whole = [MapEntry::NONE; LEAF_PAGES];
         for (index, entry) in base.into_iter().chain(self.entries) {
             whole[index] = entry;
         }
@@ -96,7 +96,7 @@ impl View {
 
 pub struct PageMap {
     slots: Vec<Slot>,
-    snapshot: Arc<Snapshot>,
+    snapshot: Arc<MapSnapshot>,
     /// The leaves that are in, in no order, and the hand of the clock over them.
     resident: Vec<usize>,
     hand: usize,
@@ -121,7 +121,11 @@ pub fn page_at(leaf: usize, index: usize) -> PageId {
 }
 
 impl PageMap {
-    pub fn new(snapshot: Arc<Snapshot>, chunks: &[(usize, Chunk)], budget_bytes: usize) -> PageMap {
+    pub fn new(
+        snapshot: Arc<MapSnapshot>,
+        chunks: &[(usize, Chunk)],
+        budget_bytes: usize,
+    ) -> PageMap {
         let mut map = PageMap {
             slots: Vec::new(),
             snapshot,
@@ -197,7 +201,7 @@ impl PageMap {
 
     /// Brings in what was read; nothing happens if a newer snapshot has been written meanwhile:
     /// what was kept for the leaf is then no longer what this one lacks.
-    pub fn install(&mut self, from: &Missing, entries: &[(usize, Entry)]) {
+    pub fn install(&mut self, from: &Missing, entries: &[(usize, MapEntry)]) {
         let is_current = self.slots[from.leaf].chunk == from.chunk
             && Arc::ptr_eq(&self.snapshot, &from.snapshot);
         if is_current {
@@ -205,10 +209,10 @@ impl PageMap {
         }
     }
 
-    fn bring_in(&mut self, leaf: usize, entries: &[(usize, Entry)]) {
+    fn bring_in(&mut self, leaf: usize, entries: &[(usize, MapEntry)]) {
         let Held::Out(changes) = &self.slots[leaf].held else { return };
         self.kept -= changes.len();
-        self.slots[leaf].held = Held::In(Leaf::new(entries, changes));
+        self.slots[leaf].held = Held::In(MapLeaf::new(entries, changes));
         self.resident.push(leaf);
     }
 
@@ -262,9 +266,9 @@ impl PageMap {
         self.budget_bytes as u64 / 2
     }
 
-    /// Changes the entry of a page whose leaf is pinned ([`Entry::NONE`] removes it); answers the
+    /// Changes the entry of a page whose leaf is pinned ([`MapEntry::NONE`] removes it); answers the
     /// old one. The next checkpoint writes it.
-    pub fn set(&mut self, page: PageId, entry: Entry) -> Entry {
+    pub fn set(&mut self, page: PageId, entry: MapEntry) -> MapEntry {
         let (leaf, index) = split(page);
         let Held::In(held) = &mut self.slots[leaf].held else {
             unreachable!("an entry changes only in a leaf that is in memory")
@@ -294,7 +298,7 @@ impl PageMap {
     }
 
     /// Loading: an entry of the change log.
-    pub fn load_change(&mut self, page: PageId, entry: Entry) {
+    pub fn load_change(&mut self, page: PageId, entry: MapEntry) {
         let (leaf, index) = split(page);
         let slot = self.slot_mut(leaf);
         let Held::Out(changes) = &mut slot.held else { unreachable!("loading brings no leaf in") };
@@ -308,7 +312,7 @@ impl PageMap {
     }
 
     /// Loading is done: everything in the change log.
-    pub fn loaded_changes(&mut self) -> impl Iterator<Item = (PageId, Entry)> + '_ {
+    pub fn loaded_changes(&mut self) -> impl Iterator<Item = (PageId, MapEntry)> + '_ {
         self.slots.iter_mut().enumerate().flat_map(|(leaf, slot)| {
             let changes: &[MapChange] = match &mut slot.held {
                 Held::Out(changes) => {
@@ -322,7 +326,7 @@ impl PageMap {
     }
 
     /// Takes all changes since the last call, in page order.
-    pub fn take_changes(&mut self) -> Vec<(PageId, Entry)> {
+    pub fn take_changes(&mut self) -> Vec<(PageId, MapEntry)> {
         let mut out = Vec::with_capacity(self.changes);
         for leaf in std::mem::take(&mut self.changed_leaves) {
             match &mut self.slots[leaf].held {
@@ -353,19 +357,19 @@ impl PageMap {
         self.slots.len()
     }
 
-    pub fn view(&self, leaf: usize) -> View {
+    pub fn view(&self, leaf: usize) -> LeafView {
         let Some(slot) = self.slots.get(leaf) else {
-            return View { missing: None, entries: Vec::new() };
+            return LeafView { missing: None, entries: Vec::new() };
         };
         match &slot.held {
-            Held::In(leaf) => View { missing: None, entries: leaf.pages() },
+            Held::In(leaf) => LeafView { missing: None, entries: leaf.pages() },
             Held::Out(changes) => {
                 let all = changes.iter().map(|c| (usize::from(c.index), c.entry));
                 let Some(missing) = self.to_read(leaf) else {
                     let entries = all.filter(|(_, entry)| !entry.is_none()).collect();
-                    return View { missing: None, entries };
+                    return LeafView { missing: None, entries };
                 };
-                View { missing: Some(missing), entries: all.collect() }
+                LeafView { missing: Some(missing), entries: all.collect() }
             }
         }
     }
@@ -375,9 +379,9 @@ impl PageMap {
     /// new still; only that much is kept from now on.
     pub fn rebase(
         &mut self,
-        snapshot: Arc<Snapshot>,
+        snapshot: Arc<MapSnapshot>,
         chunks: &[(usize, Chunk)],
-        taken: &[(PageId, Entry)],
+        taken: &[(PageId, MapEntry)],
     ) {
         self.snapshot = snapshot;
         let (mut chunks, mut taken) = (chunks.iter().peekable(), taken.iter().peekable());

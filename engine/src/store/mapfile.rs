@@ -9,7 +9,7 @@
 //! the first batch are those of the whole map, later ones have the sums that changed.
 
 use super::blocks::read_range;
-use super::entry::{put_entry, take_entry, Entry, PAGE_ID_MAX};
+use super::entry::{put_entry, take_entry, MapEntry, PAGE_ID_MAX};
 use super::map::PageMap;
 use super::sums::Sums;
 use super::superblock::{seed_of, Superblock};
@@ -100,7 +100,7 @@ impl ChangeLog {
         &self,
         note: &[u8],
         sums: &Sums,
-        changes: &[(PageId, Entry)],
+        changes: &[(PageId, MapEntry)],
     ) -> Result<ChangeLog> {
         let body = encode_batch(note, sums, changes);
         let batch_bytes = BATCH_HEADER_BYTES + body.len();
@@ -157,7 +157,7 @@ impl ChangeLog {
     }
 }
 
-pub(super) fn encode_batch(note: &[u8], sums: &Sums, changes: &[(PageId, Entry)]) -> Vec<u8> {
+pub(super) fn encode_batch(note: &[u8], sums: &Sums, changes: &[(PageId, MapEntry)]) -> Vec<u8> {
     let mut body = Vec::with_capacity(note.len() + changes.len() * 24 + 32);
     put_bytes(&mut body, note);
     sums.encode(&mut body);
@@ -193,7 +193,7 @@ pub(super) fn apply_batch(
         if page == u64::MAX {
             return Err(r.fail("page id out of range"));
         }
-        let entry = if step & 1 == 1 { take_entry(&mut r)? } else { Entry::NONE };
+        let entry = if step & 1 == 1 { take_entry(&mut r)? } else { MapEntry::NONE };
         map.load_change(PageId(page), entry);
     }
     Ok(note)

@@ -12,7 +12,7 @@
 //! ```
 //! Records are packed without alignment; all integers are little-endian.
 
-use super::entry::{Entry, HEADER_BYTES, PAYLOAD_BYTES_MAX, RECORD_BYTES_MAX};
+use super::entry::{MapEntry, HEADER_BYTES, PAYLOAD_BYTES_MAX, RECORD_BYTES_MAX};
 use super::{Compression, PageWrite};
 use crate::base::checksum::checksum;
 use crate::base::codec::Reader;
@@ -41,10 +41,10 @@ pub struct Packed {
 
 impl Packed {
     /// The map entry of this record once it lies at `place`.
-    pub fn entry_at(&self, place: u64) -> Entry {
+    pub fn entry_at(&self, place: u64) -> MapEntry {
         let check = &self.bytes[4..8];
         let check = u32::from_le_bytes([check[0], check[1], check[2], check[3]]);
-        Entry::new(place, self.bytes.len(), self.lsn, self.tree, check)
+        MapEntry::new(place, self.bytes.len(), self.lsn, self.tree, check)
     }
 }
 
@@ -61,15 +61,15 @@ pub struct Header {
 
 /// Why a verified record gives no page.
 #[derive(Debug)]
-pub enum Fault {
+pub enum NoPage {
     Damaged(&'static str),
     /// It is encrypted, and its key is not there.
     Locked(Error),
 }
 
-impl From<&'static str> for Fault {
-    fn from(why: &'static str) -> Fault {
-        Fault::Damaged(why)
+impl From<&'static str> for NoPage {
+    fn from(why: &'static str) -> NoPage {
+        NoPage::Damaged(why)
     }
 }
 
@@ -150,7 +150,7 @@ pub fn unpack(
     bytes: &mut [u8],
     out: &mut [u8],
     cipher: Option<&Cipher>,
-) -> std::result::Result<(), Fault> {
+) -> std::result::Result<(), NoPage> {
     assert_eq!(out.len(), PAGE_BYTES);
     if bytes.len() < head.record_bytes {
         return Err("record is cut off".into());
@@ -158,7 +158,7 @@ pub fn unpack(
     let context = context_of(bytes);
     let payload = &mut bytes[HEADER_BYTES..head.record_bytes];
     let payload = match head.is_encrypted {
-        true => cipher::decrypt_in_place(cipher, &context, payload).map_err(Fault::Locked)?,
+        true => cipher::decrypt_in_place(cipher, &context, payload).map_err(NoPage::Locked)?,
         false => &*payload,
     };
     let done = match head.codec {
@@ -257,7 +257,7 @@ mod tests {
                 assert_eq!((head.page, head.tree, head.lsn), (PageId(7), TreeId(3), Lsn(99)));
                 let mut out = vec![0; PAGE_BYTES];
                 let locked = unpack(&head, &mut packed.bytes.clone(), &mut out, None);
-                assert!(matches!(locked, Err(Fault::Locked(Error::Refused(_)))));
+                assert!(matches!(locked, Err(NoPage::Locked(Error::Refused(_)))));
                 unpack(&head, &mut packed.bytes.clone(), &mut out, Some(&cipher)).unwrap();
                 assert_eq!(&out, page);
                 let part = &page[..64];

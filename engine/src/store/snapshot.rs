@@ -3,7 +3,7 @@
 //! read one by one.
 
 use super::blocks::read_range;
-use super::entry::{put_entry, take_entry, Entry, PAGE_ID_MAX};
+use super::entry::{put_entry, take_entry, MapEntry, PAGE_ID_MAX};
 use super::leaf::{LEAF_BITS, LEAF_PAGES};
 use super::superblock::{seed_of, Superblock};
 use crate::base::checksum::checksum;
@@ -45,14 +45,14 @@ pub struct Directory {
 }
 
 /// A complete snapshot file. Its holder can read it, also after its name is gone.
-pub struct Snapshot {
+pub struct MapSnapshot {
     file: Arc<dyn File>,
     seed: u32,
 }
 
-impl Snapshot {
+impl MapSnapshot {
     /// Reads the directory: the chunks in the order of leaves.
-    pub fn open(file: Arc<dyn File>, sb: &Superblock) -> Result<(Arc<Snapshot>, Chunks)> {
+    pub fn open(file: Arc<dyn File>, sb: &Superblock) -> Result<(Arc<MapSnapshot>, Chunks)> {
         let seed = seed_of(sb.seed, sb.map_generation);
         let directory = read_range(&*file, sb.directory_at, sb.directory_bytes)?;
         if checksum(seed, &directory) != sb.directory_checksum {
@@ -60,10 +60,10 @@ impl Snapshot {
             return Err(Error::corrupt("directory of the page map", place));
         }
         let chunks = decode_directory(&directory, sb.max_page)?;
-        Ok((Arc::new(Snapshot { file, seed }), chunks))
+        Ok((Arc::new(MapSnapshot { file, seed }), chunks))
     }
 
-    pub fn read_leaf(&self, leaf: usize, chunk: Chunk) -> Result<Vec<(usize, Entry)>> {
+    pub fn read_leaf(&self, leaf: usize, chunk: Chunk) -> Result<Vec<(usize, MapEntry)>> {
         decode_leaf(&self.read_chunk(leaf, chunk)?)
     }
 
@@ -95,7 +95,7 @@ pub(super) fn decode_directory(bytes: &[u8], max_page: u64) -> Result<Chunks> {
     Ok(chunks)
 }
 
-fn encode_leaf(entries: &[(usize, Entry)]) -> Vec<u8> {
+fn encode_leaf(entries: &[(usize, MapEntry)]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(entries.len() * 26);
     for &(index, entry) in entries {
         put_u16(&mut bytes, index as u16);
@@ -104,9 +104,9 @@ fn encode_leaf(entries: &[(usize, Entry)]) -> Vec<u8> {
     bytes
 }
 
-pub(super) fn decode_leaf(bytes: &[u8]) -> Result<Vec<(usize, Entry)>> {
+pub(super) fn decode_leaf(bytes: &[u8]) -> Result<Vec<(usize, MapEntry)>> {
     let mut r = Reader::new(bytes, "leaf of the page map");
-    let mut entries: Vec<(usize, Entry)> = Vec::with_capacity(LEAF_PAGES);
+    let mut entries: Vec<(usize, MapEntry)> = Vec::with_capacity(LEAF_PAGES);
     while !r.is_empty() {
         let index = usize::from(r.u16()?);
         if index >= LEAF_PAGES || entries.last().is_some_and(|(last, _)| index <= *last) {
@@ -155,8 +155,8 @@ impl StreamWriter<'_> {
 }
 
 /// A snapshot that was just written and synced.
-pub struct Written {
-    pub snapshot: Arc<Snapshot>,
+pub struct WrittenSnapshot {
+    pub snapshot: Arc<MapSnapshot>,
     pub chunks: Chunks,
     pub directory: Directory,
 }
@@ -175,8 +175,8 @@ pub fn write_snapshot(
     seed: u32,
     generation: u64,
     leaves: usize,
-    leaf_of: &dyn Fn(usize) -> Result<Vec<(usize, Entry)>>,
-) -> std::result::Result<Written, Failure> {
+    leaf_of: &dyn Fn(usize) -> Result<Vec<(usize, MapEntry)>>,
+) -> std::result::Result<WrittenSnapshot, Failure> {
     let seed = seed_of(seed, generation);
     let buffer = AlignedBuf::new(WRITE_BYTES);
     let mut out = StreamWriter { file: &*file, buffer, used: 0, at: 0 };
@@ -207,5 +207,5 @@ pub fn write_snapshot(
     file.sync().map_err(Failure::Write)?;
     let checksum = checksum(seed, &directory);
     let directory = Directory { at, bytes: directory.len() as u64, checksum };
-    Ok(Written { snapshot: Arc::new(Snapshot { file, seed }), chunks, directory })
+    Ok(WrittenSnapshot { snapshot: Arc::new(MapSnapshot { file, seed }), chunks, directory })
 }

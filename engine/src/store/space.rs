@@ -7,7 +7,7 @@
 //! writers rest after each change, the longer the more dead bytes there are ([`Store::debt_percent`]).
 
 use super::engine::Store;
-use super::entry::Entry;
+use super::entry::MapEntry;
 use super::policy::{SpacePolicy, SPACE_PERCENT_MAX, SPACE_PERCENT_MIN};
 use super::segments::{SegmentTotals, RESERVED_SEGMENTS};
 use crate::os::SIMULATED;
@@ -61,7 +61,7 @@ impl Store {
             let state = self.state.read();
             (state.segments.totals(), state.map.changes() as u64, state.map.changes_limit_bytes())
         };
-        let changed_bytes = changes * std::mem::size_of::<Entry>() as u64;
+        let changed_bytes = changes * std::mem::size_of::<MapEntry>() as u64;
         let logged_bytes = changes * LOGGED_CHANGE_BYTES_MAX;
         if changed_bytes > limit_bytes.max(self.segment_bytes)
             || logged_bytes > self.changes_reserve_bytes() / 2

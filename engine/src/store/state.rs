@@ -1,6 +1,6 @@
 //! Everything that changes together with a map entry, under one short lock. No I/O in here.
 
-use super::entry::Entry;
+use super::entry::MapEntry;
 use super::map::{Lookup, PageMap};
 use super::record::Packed;
 use super::segments::SegmentTable;
@@ -28,7 +28,7 @@ pub struct State {
 
 /// What a checkpoint makes durable: the map as it was at one moment, as changes.
 pub struct Capture {
-    pub changes: Vec<(PageId, Entry)>,
+    pub changes: Vec<(PageId, MapEntry)>,
     /// Sums of the captured map: all, or those that changed.
     pub sums: Sums,
     /// Segments that the captured map does not name.
@@ -53,7 +53,7 @@ impl State {
     }
 
     /// Counts a page in and out; the map and the sums say the same.
-    fn account(&mut self, old: Entry, new: Entry) {
+    fn account(&mut self, old: MapEntry, new: MapEntry) {
         if !new.is_none() {
             self.segments.add_live(new.place(), new.record_bytes());
             let tree = self.trees.entry(new.tree()).or_default();
@@ -68,7 +68,7 @@ impl State {
         }
     }
 
-    fn uncount(&mut self, old: Entry) {
+    fn uncount(&mut self, old: MapEntry) {
         let Some(tree) = self.trees.get_mut(&old.tree()) else { return };
         tree.pages -= 1;
         tree.stored_bytes -= old.record_bytes() as u64;
@@ -92,7 +92,7 @@ impl State {
     }
 
     /// The record of a page was copied to `new`; nothing happens if the page has moved on.
-    pub fn swap(&mut self, page: PageId, old: Entry, new: Entry) -> bool {
+    pub fn swap(&mut self, page: PageId, old: MapEntry, new: MapEntry) -> bool {
         if !self.is_at(page, old) {
             return false;
         }
@@ -102,15 +102,15 @@ impl State {
     }
 
     /// Whether this is the newest entry of a page whose leaf is pinned.
-    pub fn is_at(&self, page: PageId, entry: Entry) -> bool {
+    pub fn is_at(&self, page: PageId, entry: MapEntry) -> bool {
         matches!(self.map.get(page), Lookup::Known(Some(now)) if now == entry)
     }
 
     /// Forgets a page whose leaf is pinned.
     pub fn free(&mut self, page: PageId) {
         if matches!(self.map.get(page), Lookup::Known(Some(_))) {
-            let old = self.map.set(page, Entry::NONE);
-            self.account(old, Entry::NONE);
+            let old = self.map.set(page, MapEntry::NONE);
+            self.account(old, MapEntry::NONE);
         }
     }
 

@@ -1,7 +1,7 @@
 //! Sums over the page map: live bytes of each segment, pages and bytes of each tree. They are
 //! kept while entries change and persisted with the changes, so that nobody has to walk the map.
 
-use super::entry::Entry;
+use super::entry::MapEntry;
 use crate::base::codec::{put_varint, Reader};
 use crate::base::{Lsn, Result, TreeId};
 use std::collections::BTreeMap;
@@ -27,7 +27,7 @@ pub struct Sums {
 
 impl Sums {
     /// Counts an entry of a map that is walked.
-    pub fn count(&mut self, entry: Entry, segment_bytes: u64) {
+    pub fn count(&mut self, entry: MapEntry, segment_bytes: u64) {
         let segment = (entry.place() / segment_bytes) as usize;
         *self.segments.entry(segment).or_default() += entry.record_bytes() as u64;
         let tree = self.trees.entry(entry.tree()).or_default();

@@ -1,6 +1,6 @@
 //! The segment that garbage collection is at.
 
-use super::entry::Entry;
+use super::entry::MapEntry;
 use super::segments::Life;
 use crate::base::PageId;
 use crate::os::AlignedBuf;
@@ -18,10 +18,10 @@ pub(super) struct Victim {
     pub(super) live: Live,
 }
 
-pub(super) type Live = Vec<(PageId, Entry)>;
+pub(super) type Live = Vec<(PageId, MapEntry)>;
 
 impl Victim {
-    pub(super) fn record(&self, entry: Entry) -> &[u8] {
+    pub(super) fn record(&self, entry: MapEntry) -> &[u8] {
         let from = (entry.place() - self.start) as usize;
         &self.bytes[from..from + entry.record_bytes()]
     }

@@ -8,7 +8,7 @@ use super::contested::Contested;
 use super::read::{Attempt, Progress, ReadMode, Seen, View, WaitPolicy};
 use super::session::Session;
 use super::trees::TreeGate;
-use super::{Granted, Mode};
+use super::{Granted, LockMode};
 use crate::base::{EntryHeader, Error, Result};
 use crate::btree::{Direction, LeafEnd};
 use std::ops::{Bound, ControlFlow};
@@ -355,7 +355,7 @@ impl Session {
         exclusive: bool,
         wait: WaitPolicy,
     ) -> Result<bool> {
-        let mode = if exclusive { Mode::Exclusive } else { Mode::Shared };
+        let mode = if exclusive { LockMode::Exclusive } else { LockMode::Shared };
         let mut progress = Progress::default();
         let mut waited = false;
         self.lock_is_new = false;
@@ -415,7 +415,7 @@ impl Session {
         &mut self,
         cursor: &mut Cursor,
         gate: &TreeGate,
-        mode: Mode,
+        mode: LockMode,
         policy: &dyn Fn(&[u8]) -> WaitPolicy,
     ) -> Result<(Option<Attempt>, bool)> {
         let Cursor { from, to, direction, key, payload, .. } = cursor;
@@ -458,7 +458,7 @@ impl Session {
         &self,
         cursor: &Cursor,
         gate: &TreeGate,
-        mode: Mode,
+        mode: LockMode,
         wait: WaitPolicy,
     ) -> Result<bool> {
         if !self.locks_gaps() {

@@ -48,7 +48,7 @@ mod write;
 
 pub use contested::Contested;
 pub use cursor::Cursor;
-pub use locks::{Enqueued, Granted, LockManager, Mode, Owner, Ticket};
+pub use locks::{Enqueued, Granted, LockManager, LockMode, Owner, Ticket};
 pub(crate) use mover::Sweep;
 pub use read::{ReadMode, WaitPolicy};
 pub use registry::{OpenTxn, PurgeItem, Registry};

@@ -3,7 +3,7 @@
 
 use super::registry::OpenTxn;
 use super::session::{Context, Session};
-use super::{Enqueued, Mode, TxnState};
+use super::{Enqueued, LockMode, TxnState};
 use crate::base::{Error, Lsn, Result, TreeId};
 use crate::os::planted::{self, Bug};
 use crate::wal::ReadAhead;
@@ -70,7 +70,7 @@ impl Session {
     /// The place is a key that no entry has: the wait is for the end of its holder.
     fn wait_for_end(&self, open: &Arc<OpenTxn>, tree: TreeId) -> Result<()> {
         let locks = &self.ctx.locks;
-        match locks.enqueue(&self.owner, tree, b"", Mode::Exclusive, Some(open.id)) {
+        match locks.enqueue(&self.owner, tree, b"", LockMode::Exclusive, Some(open.id)) {
             Enqueued::Waiting(ticket) => self.wait(ticket)?,
             Enqueued::Granted => {}
             Enqueued::HolderGone => return Ok(()),

@@ -10,7 +10,7 @@
 use super::session::Session;
 use super::trees::TreeGate;
 use super::versions::VersionRecord;
-use super::{Enqueued, Granted, Isolation, Mode, Ticket, TxnState};
+use super::{Enqueued, Granted, Isolation, LockMode, Ticket, TxnState};
 use crate::base::{EntryHeader, Error, Lsn, Result, TreeId, TxnId};
 use crate::os::planted::{self, Bug};
 use std::ops::Bound;
@@ -213,7 +213,7 @@ impl Session {
         wait: WaitPolicy,
         out: &mut Vec<u8>,
     ) -> Result<bool> {
-        let mode = if exclusive { Mode::Exclusive } else { Mode::Shared };
+        let mode = if exclusive { LockMode::Exclusive } else { LockMode::Shared };
         let wait = if wait == WaitPolicy::CommittedFirst { WaitPolicy::Wait } else { wait };
         let mut progress = Progress::default();
         let mut waited = false;
@@ -256,7 +256,7 @@ impl Session {
     }
 
     pub(crate) fn holds_any(&self, tree: TreeId, key: &[u8]) -> bool {
-        self.ctx.locks.holds(&self.owner, tree, key, Mode::Shared)
+        self.ctx.locks.holds(&self.owner, tree, key, LockMode::Shared)
     }
 
     pub(crate) fn locks_gaps(&self) -> bool {
@@ -269,7 +269,7 @@ impl Session {
         &self,
         tree: TreeId,
         range: KeyRange<'_>,
-        mode: Mode,
+        mode: LockMode,
         wait: WaitPolicy,
     ) -> Result<Option<Ticket>> {
         let locks = &self.ctx.locks;
@@ -321,7 +321,7 @@ impl Session {
         key: &[u8],
         range: Option<KeyRange<'_>>,
         entry: &[u8],
-        mode: Mode,
+        mode: LockMode,
         wait: WaitPolicy,
         out: &mut Vec<u8>,
     ) -> Attempt {
@@ -378,7 +378,7 @@ impl Session {
         tree: TreeId,
         key: &[u8],
         range: Option<KeyRange<'_>>,
-        mode: Mode,
+        mode: LockMode,
         wait: WaitPolicy,
         header: EntryHeader,
         holder: Option<TxnId>,

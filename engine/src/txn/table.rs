@@ -61,7 +61,7 @@ fn is_committed_by(word: u64, csn: u64) -> bool {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum OpenState {
+enum RosterState {
     Active,
     Prepared,
     Aborted,
@@ -69,7 +69,7 @@ enum OpenState {
 
 /// A transaction without an outcome, or aborted and not yet reverted.
 struct RosterTxn {
-    state: OpenState,
+    state: RosterState,
     first_lsn: Lsn,
 }
 
@@ -162,7 +162,7 @@ impl TxnTable {
         assert!(id <= TXN_ID_MAX.0, "transaction ids are used up");
         roster.next = id + 1;
         roster.low_lsn = roster.low_lsn.min(first_lsn_bound);
-        let open = RosterTxn { state: OpenState::Active, first_lsn: first_lsn_bound };
+        let open = RosterTxn { state: RosterState::Active, first_lsn: first_lsn_bound };
         roster.open.insert(id, open);
         self.word_of(id).store(ACTIVE, Ordering::Release);
         TxnId(id)
@@ -204,8 +204,8 @@ impl TxnTable {
     pub fn set_prepared(&self, id: TxnId) {
         let mut roster = self.roster.lock();
         let open = roster.open.get_mut(&id.0).expect("an open transaction");
-        assert_eq!(open.state, OpenState::Active);
-        open.state = OpenState::Prepared;
+        assert_eq!(open.state, RosterState::Active);
+        open.state = RosterState::Prepared;
         self.store(id.0, PREPARED);
     }
 
@@ -215,7 +215,7 @@ impl TxnTable {
     pub fn commit(&self, id: TxnId) -> Csn {
         let mut roster = self.roster.lock();
         let open = roster.open.remove(&id.0).expect("an open transaction");
-        assert_ne!(open.state, OpenState::Aborted);
+        assert_ne!(open.state, RosterState::Aborted);
         if roster.open.is_empty() {
             roster.low_lsn = Lsn(u64::MAX);
         }
@@ -234,7 +234,7 @@ impl TxnTable {
     pub fn abort(&self, id: TxnId) {
         let mut roster = self.roster.lock();
         let open = roster.open.get_mut(&id.0).expect("an open transaction");
-        open.state = OpenState::Aborted;
+        open.state = RosterState::Aborted;
         self.store(id.0, ABORTED);
     }
 
@@ -243,7 +243,7 @@ impl TxnTable {
     pub fn forget(&self, id: TxnId) {
         let mut roster = self.roster.lock();
         let open = roster.open.remove(&id.0).expect("an aborted transaction");
-        assert_eq!(open.state, OpenState::Aborted);
+        assert_eq!(open.state, RosterState::Aborted);
         if roster.open.is_empty() {
             roster.low_lsn = Lsn(u64::MAX);
         }
@@ -297,8 +297,8 @@ impl TxnTable {
             let mut exceptions = table.exceptions.write();
             for one in unsettled {
                 let (state, word) = match one.prepared {
-                    true => (OpenState::Prepared, PREPARED),
-                    false => (OpenState::Aborted, ABORTED),
+                    true => (RosterState::Prepared, PREPARED),
+                    false => (RosterState::Aborted, ABORTED),
                 };
                 assert!(one.id < next);
                 roster.open.insert(one.id.0, RosterTxn { state, first_lsn: one.first_lsn });

@@ -5,7 +5,7 @@ use super::registry::OpenTxn;
 use super::session::{Savepoint, Session};
 use super::trees::TreeGate;
 use super::versions::{Note, VersionRecord};
-use super::{Enqueued, Mode, Ticket, TxnState};
+use super::{Enqueued, LockMode, Ticket, TxnState};
 use crate::base::entry::{DELETED, FIRST};
 use crate::base::{EntryHeader, Error, Payload, Result, TreeId, TxnId};
 use crate::btree::{EntryEdit, Value};
@@ -165,9 +165,9 @@ impl Session {
         }
         // An own version is its own exclusive lock.
         if !own {
-            match self.ctx.locks.check(&self.owner, tree, key, Mode::Exclusive) {
+            match self.ctx.locks.check(&self.owner, tree, key, LockMode::Exclusive) {
                 Ok(held) => *is_locked = held,
-                Err(_) => return Some(self.queue(tree, key, Mode::Exclusive, None)),
+                Err(_) => return Some(self.queue(tree, key, LockMode::Exclusive, None)),
             }
         }
         match (expect, live) {
@@ -204,18 +204,18 @@ impl Session {
             TxnState::Committed(_) => None,
             TxnState::Aborted => Some(Obstacle::Revert(header)),
             TxnState::Active | TxnState::Prepared if expect == Expect::Absent && !self.replaces => {
-                Some(match self.queue(tree, key, Mode::Shared, Some(header.txn)) {
+                Some(match self.queue(tree, key, LockMode::Shared, Some(header.txn)) {
                     Obstacle::Wait(ticket) => Obstacle::WaitToSee(ticket),
                     other => other,
                 })
             }
             TxnState::Active | TxnState::Prepared => {
-                Some(self.queue(tree, key, Mode::Exclusive, Some(header.txn)))
+                Some(self.queue(tree, key, LockMode::Exclusive, Some(header.txn)))
             }
         }
     }
 
-    fn queue(&self, tree: TreeId, key: &[u8], mode: Mode, holder: Option<TxnId>) -> Obstacle {
+    fn queue(&self, tree: TreeId, key: &[u8], mode: LockMode, holder: Option<TxnId>) -> Obstacle {
         if self.never_waits() {
             return Obstacle::Fault(Error::LockTimeout);
         }

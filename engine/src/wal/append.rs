@@ -6,7 +6,7 @@ use super::format::{
     STREAM_START,
 };
 use super::pack::Packer;
-use super::ring::{Geometry, Ring};
+use super::ring::{Ring, RingSizes};
 use super::segments::{create_segment, segment_path, Fresh, Segments};
 use super::stats::{value, Counters, WalStats};
 use super::waiter::Waiter;
@@ -89,7 +89,7 @@ impl Wal {
         segments: Segments,
     ) -> Arc<Wal> {
         let chunk_bytes = (options.cache_bytes / 8).clamp(2 * BLOCK, CHUNK_BYTES_MAX);
-        let geometry = Geometry {
+        let geometry = RingSizes {
             segment_bytes: control.segment_bytes,
             chunk_bytes: chunk_bytes.next_multiple_of(BLOCK),
             cache_bytes: options.cache_bytes,

@@ -95,7 +95,7 @@ impl Chunk {
 
 /// Sizes that shape the stream and its cache.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Geometry {
+pub(super) struct RingSizes {
     pub segment_bytes: u64,
     pub chunk_bytes: u64,
     pub cache_bytes: u64,
@@ -153,7 +153,7 @@ struct Cache {
 }
 
 pub(super) struct Ring {
-    geometry: Geometry,
+    geometry: RingSizes,
     reserve: Mutex<Reserve>,
     cache: RwLock<Cache>,
     written: AtomicU64,
@@ -195,7 +195,7 @@ impl Reservation {
 
 impl Ring {
     /// An empty ring whose next batch starts at `start`.
-    pub fn new(start: u64, geometry: Geometry) -> Ring {
+    pub fn new(start: u64, geometry: RingSizes) -> Ring {
         assert!(start % BLOCK == 0);
         assert!(geometry.chunk_bytes % BLOCK == 0);
         assert!(geometry.segment_bytes % BLOCK == 0);
@@ -567,7 +567,7 @@ impl Leading<'_> {
     }
 
     fn trim(&mut self, written: u64) {
-        let Geometry { cache_bytes, chunk_bytes, .. } = self.ring.geometry;
+        let RingSizes { cache_bytes, chunk_bytes, .. } = self.ring.geometry;
         let over = |cache: &Cache| {
             let bytes = cache.chunks.len() as u64 * chunk_bytes;
             bytes > cache_bytes && cache.chunks.front().is_some_and(|c| c.end() <= written)

@@ -17,7 +17,7 @@ pub type Pause<'a> = &'a mut dyn FnMut(u64) -> Result<()>;
 
 /// What was copied: a piece of a file of the copy, and the checksum of it as it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Part {
+pub struct CopiedPart {
     /// Below the directory of the copy.
     pub name: PathBuf,
     pub offset: u64,
@@ -28,7 +28,7 @@ pub struct Part {
 /// A copy that is whole.
 #[derive(Clone, Debug)]
 pub struct Copied {
-    pub parts: Vec<Part>,
+    pub parts: Vec<CopiedPart>,
     /// Lengths of its files.
     pub files: BTreeMap<PathBuf, u64>,
 }
@@ -43,7 +43,7 @@ pub struct Copying {
     log_at: Lsn,
     /// Files of the copy and their lengths. None stays open: there may be many of the log.
     targets: BTreeMap<PathBuf, u64>,
-    parts: Vec<Part>,
+    parts: Vec<CopiedPart>,
 }
 
 impl Copying {
@@ -127,7 +127,7 @@ impl Copying {
         let file = self.create(&name, file_bytes)?;
         file.write_at(block, 0)?;
         let bytes = block.len() as u64;
-        self.parts.push(Part { name, offset: 0, bytes, check: checksum(0, block) });
+        self.parts.push(CopiedPart { name, offset: 0, bytes, check: checksum(0, block) });
         Ok(file)
     }
 
@@ -165,7 +165,7 @@ impl Copying {
             done += piece.len() as u64;
             pause(piece.len() as u64)?;
         }
-        self.parts.push(Part { name, offset, bytes, check });
+        self.parts.push(CopiedPart { name, offset, bytes, check });
         Ok(())
     }
 }

@@ -13,5 +13,5 @@
 mod copy;
 mod settle;
 
-pub use copy::{Copied, Copying, Part, Pause};
+pub use copy::{Copied, CopiedPart, Copying, Pause};
 pub use settle::{key_id, settle, Settled};

@@ -4,7 +4,7 @@ use crate::base::{Error, Result};
 use crate::db::*;
 use crate::os::sim::{Fault, SimOs, SimRng};
 use crate::os::Os;
-use crate::txn::Mode;
+use crate::txn::LockMode;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -520,7 +520,7 @@ fn the_gap_before_an_own_row_is_locked_under_the_interval_of_another() {
     let (low, high) = (key(43), key(57));
     let over = (Bound::Included(&low[..]), Bound::Included(&high[..]));
     let locks = &engine.ctx.locks;
-    locks.try_lock_range(&other.session.owner, tree, over, Mode::Exclusive).unwrap();
+    locks.try_lock_range(&other.session.owner, tree, over, LockMode::Exclusive).unwrap();
     let (low, high) = (key(37), key(54));
     let mut cursor = Cursor::default();
     let (from, to) = (Bound::Included(&low[..]), Bound::Included(&high[..]));

@@ -1,7 +1,7 @@
 //! How long a large store takes to open, and what its map takes in memory.
 
 use super::super::engine::{pages_path, superblock_path};
-use super::super::entry::Entry;
+use super::super::entry::MapEntry;
 use super::super::map::page_at;
 use super::super::mapfile::ChangeLog;
 use super::super::snapshot::write_snapshot;
@@ -16,11 +16,11 @@ pub const RECORD_BYTES: u64 = 4000;
 const TREES: u64 = 100;
 const LEAF: u64 = leaf::LEAF_PAGES as u64;
 
-pub fn entry(page: u64, segment_bytes: u64) -> Entry {
+pub fn entry(page: u64, segment_bytes: u64) -> MapEntry {
     let per_segment = segment_bytes / RECORD_BYTES;
     let place = page / per_segment * segment_bytes + page % per_segment * RECORD_BYTES;
     let tree = TreeId((page * TREES / PAGES) as u32);
-    Entry::new(place, RECORD_BYTES as usize, Lsn(1 << 38 | page), tree, page as u32)
+    MapEntry::new(place, RECORD_BYTES as usize, Lsn(1 << 38 | page), tree, page as u32)
 }
 
 /// A store without pages, but with a map that says otherwise.

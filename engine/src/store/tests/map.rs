@@ -1,9 +1,9 @@
 //! The map in memory against a plain one: what is dropped, read again, taken by checkpoints and
 //! written to snapshots, one after the other and in each other's midst.
 
-use super::super::entry::Entry;
+use super::super::entry::MapEntry;
 use super::super::map::{leaf_of, page_at, Lookup, PageMap};
-use super::super::snapshot::{write_snapshot, Chunk, Snapshot};
+use super::super::snapshot::{write_snapshot, Chunk, MapSnapshot};
 use super::*;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -15,18 +15,18 @@ struct Run {
     os: Arc<SimOs>,
     rng: SimRng,
     map: PageMap,
-    model: BTreeMap<PageId, Entry>,
+    model: BTreeMap<PageId, MapEntry>,
     /// What snapshot and change log say together.
-    durable: BTreeMap<PageId, Entry>,
+    durable: BTreeMap<PageId, MapEntry>,
     /// The changes that the current change log holds, in order, and the snapshot under it.
-    log: Vec<(PageId, Entry)>,
+    log: Vec<(PageId, MapEntry)>,
     chunks: Vec<(usize, Chunk)>,
-    snapshot: Arc<Snapshot>,
+    snapshot: Arc<MapSnapshot>,
     generation: u64,
     reads: usize,
 }
 
-fn lay(entries: &[(PageId, Entry)], over: &mut BTreeMap<PageId, Entry>) {
+fn lay(entries: &[(PageId, MapEntry)], over: &mut BTreeMap<PageId, MapEntry>) {
     for &(page, entry) in entries {
         match entry.is_none() {
             true => over.remove(&page),
@@ -73,17 +73,17 @@ impl Run {
     fn set(&mut self) {
         let page = self.some_page();
         let entry = match self.rng.chance(25) {
-            true => Entry::NONE,
+            true => MapEntry::NONE,
             false => {
                 let place = self.rng.below(1 << 40);
-                Entry::new(place, 100, Lsn(self.rng.next_u64()), TreeId(7), 5)
+                MapEntry::new(place, 100, Lsn(self.rng.next_u64()), TreeId(7), 5)
             }
         };
         self.pin(leaf_of(page));
         self.map.shrink();
         let old = self.map.set(page, entry);
         self.map.unpin(leaf_of(page));
-        assert_eq!(old, self.model.get(&page).copied().unwrap_or(Entry::NONE));
+        assert_eq!(old, self.model.get(&page).copied().unwrap_or(MapEntry::NONE));
         lay(&[(page, entry)], &mut self.model);
     }
 

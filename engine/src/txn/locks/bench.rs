@@ -6,7 +6,7 @@ use super::tests::{assert_clean, manager, T};
 use super::*;
 use std::ops::Bound::{Excluded, Included};
 use std::time::Instant;
-use Mode::{Exclusive as X, Shared as S};
+use LockMode::{Exclusive as X, Shared as S};
 
 /// Locks are taken by scans, in the order of keys, and by statements that jump.
 #[derive(Clone, Copy)]
@@ -85,7 +85,7 @@ fn check_inserts(count: u64) -> [f64; 2] {
     answers
 }
 
-fn row(order: Order, mode: Mode, count: u64) -> [f64; 2] {
+fn row(order: Order, mode: LockMode, count: u64) -> [f64; 2] {
     take(count, &move |m, owner, n| {
         m.try_lock(owner, T, &order.key(n, count), mode).unwrap();
     })

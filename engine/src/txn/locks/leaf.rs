@@ -1,7 +1,7 @@
 //! A leaf of the tree of holds, and the order of the entries in it. Pure data.
 
 use super::key::{compare, Cut, Key, Side};
-use super::queue::{Grant, Mode};
+use super::queue::{Grant, LockMode};
 use super::slab::{Id, NONE};
 use std::cmp::Ordering;
 
@@ -16,7 +16,7 @@ pub(super) type Reach = [SpanId; 2];
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
     Row,
-    Span(Mode),
+    Span(LockMode),
 }
 
 /// The place of an entry in the order of the tree. No two entries have the same.
@@ -46,13 +46,13 @@ impl<'a> At<'a> {
         At { key, side: Side::Below, kind: Kind::Row, owner }
     }
 
-    pub(super) fn span(low: &'a Cut, mode: Mode, owner: u32) -> At<'a> {
+    pub(super) fn span(low: &'a Cut, mode: LockMode, owner: u32) -> At<'a> {
         At { key: low.key(), side: low.side(), kind: Kind::Span(mode), owner }
     }
 
     /// After all whose low end lies below the key.
     pub(super) fn after(key: &'a [u8]) -> At<'a> {
-        let kind = Kind::Span(Mode::Exclusive);
+        let kind = Kind::Span(LockMode::Exclusive);
         At { key, side: Side::Below, kind, owner: u32::MAX }
     }
 
@@ -81,7 +81,7 @@ pub(super) enum Hold {
     Row(Grant),
     Span {
         side: Side,
-        mode: Mode,
+        mode: LockMode,
         end: SpanId,
         /// Of the spans of the leaf up to here, the one that ends last.
         reach: SpanId,
@@ -89,26 +89,26 @@ pub(super) enum Hold {
 }
 
 /// One owner's hold of a row or a span.
-pub(super) struct Entry {
+pub(super) struct LockEntry {
     pub(super) key: Key,
     pub(super) owner: u32,
     pub(super) hold: Hold,
 }
 
-impl Default for Entry {
-    fn default() -> Entry {
-        Entry { key: Key::default(), owner: u32::MAX, hold: Hold::Row(Grant::default()) }
+impl Default for LockEntry {
+    fn default() -> LockEntry {
+        LockEntry { key: Key::default(), owner: u32::MAX, hold: Hold::Row(Grant::default()) }
     }
 }
 
-impl Entry {
-    pub(super) fn row(key: &[u8], owner: u32, grant: Grant) -> Entry {
-        Entry { key: key.into(), owner, hold: Hold::Row(grant) }
+impl LockEntry {
+    pub(super) fn row(key: &[u8], owner: u32, grant: Grant) -> LockEntry {
+        LockEntry { key: key.into(), owner, hold: Hold::Row(grant) }
     }
 
-    pub(super) fn span(low: &Cut, mode: Mode, owner: u32, end: SpanId) -> Entry {
+    pub(super) fn span(low: &Cut, mode: LockMode, owner: u32, end: SpanId) -> LockEntry {
         let hold = Hold::Span { side: low.side(), mode, end, reach: NONE };
-        Entry { key: low.key().clone(), owner, hold }
+        LockEntry { key: low.key().clone(), owner, hold }
     }
 
     pub(super) fn at(&self) -> At<'_> {
@@ -126,7 +126,7 @@ impl Entry {
         }
     }
 
-    pub(super) fn end(&self) -> Option<(SpanId, Mode)> {
+    pub(super) fn end(&self) -> Option<(SpanId, LockMode)> {
         match self.hold {
             Hold::Row(_) => None,
             Hold::Span { end, mode, .. } => Some((end, mode)),
@@ -145,16 +145,16 @@ pub(super) struct Member {
 #[derive(Default)]
 pub(super) struct Leaf {
     len: usize,
-    slots: [Entry; LEAF_ENTRIES],
+    slots: [LockEntry; LEAF_ENTRIES],
     pub(super) members: Vec<Member>,
 }
 
 impl Leaf {
-    pub(super) fn entries(&self) -> &[Entry] {
+    pub(super) fn entries(&self) -> &[LockEntry] {
         &self.slots[..self.len]
     }
 
-    pub(super) fn entries_mut(&mut self) -> &mut [Entry] {
+    pub(super) fn entries_mut(&mut self) -> &mut [LockEntry] {
         &mut self.slots[..self.len]
     }
 
@@ -166,13 +166,13 @@ impl Leaf {
         self.entries().binary_search_by(|entry| entry.at().cmp(at))
     }
 
-    pub(super) fn insert(&mut self, index: usize, entry: Entry) {
+    pub(super) fn insert(&mut self, index: usize, entry: LockEntry) {
         self.slots[self.len] = entry;
         self.len += 1;
         self.slots[index..self.len].rotate_right(1);
     }
 
-    pub(super) fn remove(&mut self, index: usize) -> Entry {
+    pub(super) fn remove(&mut self, index: usize) -> LockEntry {
         self.slots[index..self.len].rotate_left(1);
         self.len -= 1;
         std::mem::take(&mut self.slots[self.len])

@@ -13,7 +13,7 @@
 use super::key::{Key, Span};
 use super::manager::Granted;
 use super::owner::{Outcome, Owner, Place};
-use super::queue::{Line, Mode, Waiter, Want};
+use super::queue::{Line, LockMode, Waiter, Want};
 use super::state::{Effects, TreeLocks};
 use crate::base::TreeId;
 use crate::os::planted::{self, Bug};
@@ -72,7 +72,7 @@ impl TreeLocks {
     fn visit_at_row<'a>(
         &'a self,
         ask: &Ask<'_>,
-        mode: Mode,
+        mode: LockMode,
         visit: Visit<'_, 'a>,
     ) -> ControlFlow<()> {
         let line = self.lines.get(ask.key).filter(|_| !ask.privileged);
@@ -85,7 +85,7 @@ impl TreeLocks {
                 continue;
             }
             visit(&waiter.owner)?;
-            if ask.nearest && !waiter.privileged && other == Mode::Exclusive {
+            if ask.nearest && !waiter.privileged && other == LockMode::Exclusive {
                 // It waits for everybody further ahead.
                 return ControlFlow::Continue(());
             }
@@ -96,7 +96,7 @@ impl TreeLocks {
             }
             visit(self.owner_at(owner))
         })?;
-        self.visit_spans(ask, mode == Mode::Shared, visit)
+        self.visit_spans(ask, mode == LockMode::Shared, visit)
     }
 
     fn visit_spans<'a>(
@@ -320,7 +320,7 @@ impl TreeLocks {
     /// Grants to every waiter at the key that nothing holds back any more, and forgets an empty
     /// line. Called after every change that may free somebody. A grant frees nobody.
     pub(super) fn pump(&mut self, tree: TreeId, key: &[u8], effects: &mut Effects) {
-        let mut strongest_left: Option<Mode> = None;
+        let mut strongest_left: Option<LockMode> = None;
         let mut at = 0;
         while let Some(waiter) = self.lines.get(key).and_then(|line| line.waiters.get(at)) {
             let mode = waiter.want.row_mode();
@@ -372,7 +372,13 @@ impl TreeLocks {
     }
 
     /// Wakes those who wait at the row and have a new one in their way, so that they report it.
-    pub(super) fn tell_of_row(&self, owner: &Owner, key: &[u8], mode: Mode, effects: &mut Effects) {
+    pub(super) fn tell_of_row(
+        &self,
+        owner: &Owner,
+        key: &[u8],
+        mode: LockMode,
+        effects: &mut Effects,
+    ) {
         if let Some(line) = self.lines.get(key) {
             tell(line, owner, Some(mode), effects);
         }
@@ -382,7 +388,7 @@ impl TreeLocks {
         &self,
         owner: &Owner,
         span: &Span,
-        mode: Mode,
+        mode: LockMode,
         effects: &mut Effects,
     ) {
         if self.lines.is_empty() {
@@ -413,7 +419,7 @@ impl TreeLocks {
     }
 }
 
-fn tell(line: &Line, owner: &Owner, mode: Option<Mode>, effects: &mut Effects) {
+fn tell(line: &Line, owner: &Owner, mode: Option<LockMode>, effects: &mut Effects) {
     for waiter in &line.waiters {
         let is_met = waiter.want.row_mode().zip(mode).is_some_and(|(a, b)| a.conflicts(b));
         if is_met {

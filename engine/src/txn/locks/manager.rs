@@ -4,7 +4,7 @@ use super::deadlock;
 use super::key::Span;
 use super::owner::{Outcome, Owner};
 use super::park::Deadline;
-use super::queue::{Grant, Mode, Want};
+use super::queue::{Grant, LockMode, Want};
 use super::state::{Effects, Map, TreeLocks};
 use crate::base::{Error, Result, TreeId, TxnId};
 use crate::os::rank::Rank;
@@ -204,7 +204,7 @@ impl LockManager {
         owner: &Arc<Owner>,
         tree: TreeId,
         key: &[u8],
-        mode: Mode,
+        mode: LockMode,
     ) -> std::result::Result<bool, Conflict> {
         let shard = self.shard(tree);
         let spans = shard.spans.load(Ordering::Acquire);
@@ -225,7 +225,7 @@ impl LockManager {
         owner: &Arc<Owner>,
         tree: TreeId,
         key: &[u8],
-        mode: Mode,
+        mode: LockMode,
     ) -> std::result::Result<Granted, Conflict> {
         self.try_take(owner, tree, key, Want::Row(mode))
     }
@@ -239,7 +239,7 @@ impl LockManager {
         tree: TreeId,
         range: (Bound<&[u8]>, Bound<&[u8]>),
         key: &[u8],
-        mode: Mode,
+        mode: LockMode,
     ) -> std::result::Result<Granted, Conflict> {
         let span = Span::of(range.0, range.1).expect("a range with a key");
         self.try_take(owner, tree, key, Want::Span { span, mode, row: true })
@@ -252,7 +252,7 @@ impl LockManager {
         owner: &Arc<Owner>,
         tree: TreeId,
         range: (Bound<&[u8]>, Bound<&[u8]>),
-        mode: Mode,
+        mode: LockMode,
     ) -> std::result::Result<Granted, Conflict> {
         let Some(span) = Span::of(range.0, range.1) else { return Ok(Granted::Held) };
         self.try_take(owner, tree, &[], Want::Span { span, mode, row: false })
@@ -286,7 +286,7 @@ impl LockManager {
         owner: &Arc<Owner>,
         tree: TreeId,
         key: &[u8],
-        mode: Mode,
+        mode: LockMode,
         implicit_holder: Option<TxnId>,
     ) -> Enqueued {
         self.enqueue_want(owner, tree, key, Want::Row(mode), implicit_holder)
@@ -300,7 +300,7 @@ impl LockManager {
         tree: TreeId,
         range: (Bound<&[u8]>, Bound<&[u8]>),
         key: &[u8],
-        mode: Mode,
+        mode: LockMode,
         implicit_holder: Option<TxnId>,
     ) -> Enqueued {
         let span = Span::of(range.0, range.1).expect("a range with a key");
@@ -314,7 +314,7 @@ impl LockManager {
         owner: &Arc<Owner>,
         tree: TreeId,
         range: (Bound<&[u8]>, Bound<&[u8]>),
-        mode: Mode,
+        mode: LockMode,
     ) -> Enqueued {
         let Some(span) = Span::of(range.0, range.1) else { return Enqueued::Granted };
         self.enqueue_want(owner, tree, &[], Want::Span { span, mode, row: false }, None)
@@ -422,13 +422,13 @@ impl LockManager {
             }
         }
         locks.hold_row(&holder, tree, key, |grant| grant.implicit = true);
-        locks.tell_of_row(&holder, key, Mode::Exclusive, effects);
+        locks.tell_of_row(&holder, key, LockMode::Exclusive, effects);
         Some(holder)
     }
 
     /// Whether the owner's explicit locks, or those recorded for its id, or its intervals give it
     /// the row in this mode.
-    pub fn holds(&self, owner: &Arc<Owner>, tree: TreeId, key: &[u8], mode: Mode) -> bool {
+    pub fn holds(&self, owner: &Arc<Owner>, tree: TreeId, key: &[u8], mode: LockMode) -> bool {
         let held = self.look(tree, |locks| {
             let slot = locks.slot(owner);
             locks.row_mode(slot, key).max(locks.covering(slot, key))
@@ -495,11 +495,11 @@ impl LockManager {
     pub fn hold_written(&self, owner: &Arc<Owner>, tree: TreeId, key: &[u8], had_asked: bool) {
         let mut effects = Effects::default();
         self.change(tree, &mut effects, |locks, _| {
-            let covered = locks.covering(locks.slot(owner), key) == Some(Mode::Exclusive);
+            let covered = locks.covering(locks.slot(owner), key) == Some(LockMode::Exclusive);
             locks.hold_row(owner, tree, key, |grant| {
                 grant.implicit = true;
                 if had_asked && !covered {
-                    grant.explicit = Some(Mode::Exclusive);
+                    grant.explicit = Some(LockMode::Exclusive);
                 }
             });
         });

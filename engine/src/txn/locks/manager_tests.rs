@@ -2,7 +2,7 @@ use super::*;
 use crate::base::Lsn;
 use std::thread;
 use Bound::{Excluded, Included, Unbounded};
-use Mode::{Exclusive as X, Shared as S};
+use LockMode::{Exclusive as X, Shared as S};
 
 pub(super) const T: TreeId = TreeId(7);
 pub(super) const LONG: Duration = Duration::from_secs(20);

@@ -36,4 +36,4 @@ mod tree;
 
 pub use manager::{Enqueued, Granted, LockManager, Ticket};
 pub use owner::Owner;
-pub use queue::Mode;
+pub use queue::LockMode;

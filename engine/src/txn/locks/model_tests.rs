@@ -7,7 +7,7 @@ use crate::os::sim::SimRng;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicBool;
 use std::thread;
-use Mode::{Exclusive as X, Shared as S};
+use LockMode::{Exclusive as X, Shared as S};
 
 const OWNERS: usize = 5;
 /// Even keys are rows, odd ones lie in the gaps between them.
@@ -15,13 +15,13 @@ const KEYS: u8 = 7;
 
 #[derive(Debug, Default)]
 struct Hold {
-    explicit: Option<Mode>,
+    explicit: Option<LockMode>,
     implicit: bool,
     epoch: u32,
 }
 
 impl Hold {
-    fn mode(&self) -> Option<Mode> {
+    fn mode(&self) -> Option<LockMode> {
         if self.implicit {
             Some(X)
         } else {
@@ -34,8 +34,8 @@ type Points = BTreeSet<u8>;
 
 #[derive(Clone, Debug, PartialEq)]
 enum Asked {
-    Row(Mode),
-    Span { points: Points, mode: Mode, row: bool },
+    Row(LockMode),
+    Span { points: Points, mode: LockMode, row: bool },
     Insert,
 }
 
@@ -52,7 +52,7 @@ struct Waits {
 }
 
 impl Waits {
-    fn row_mode(&self) -> Option<Mode> {
+    fn row_mode(&self) -> Option<LockMode> {
         match self.asked {
             Asked::Row(mode) | Asked::Span { mode, row: true, .. } => Some(mode),
             _ => None,
@@ -60,7 +60,7 @@ impl Waits {
     }
 }
 
-fn clash(a: Mode, b: Mode) -> bool {
+fn clash(a: LockMode, b: LockMode) -> bool {
     a == X || b == X
 }
 
@@ -68,23 +68,23 @@ fn clash(a: Mode, b: Mode) -> bool {
 #[derive(Default)]
 struct World {
     rows: BTreeMap<(u8, usize), Hold>,
-    covers: BTreeMap<(usize, Mode), Points>,
+    covers: BTreeMap<(usize, LockMode), Points>,
     line: Vec<Waits>,
     next_number: u64,
     epochs: [u32; OWNERS],
 }
 
 impl World {
-    fn row_of(&self, owner: usize, key: u8) -> Option<Mode> {
+    fn row_of(&self, owner: usize, key: u8) -> Option<LockMode> {
         self.rows.get(&(key, owner)).and_then(Hold::mode)
     }
 
-    fn cover_of(&self, owner: usize, key: u8) -> Option<Mode> {
-        let covers = |m: &Mode| self.covers.get(&(owner, *m)).is_some_and(|p| p.contains(&key));
+    fn cover_of(&self, owner: usize, key: u8) -> Option<LockMode> {
+        let covers = |m: &LockMode| self.covers.get(&(owner, *m)).is_some_and(|p| p.contains(&key));
         [X, S].into_iter().find(covers)
     }
 
-    fn held(&self, owner: usize, key: u8) -> Option<Mode> {
+    fn held(&self, owner: usize, key: u8) -> Option<LockMode> {
         self.row_of(owner, key).max(self.cover_of(owner, key))
     }
 
@@ -150,7 +150,7 @@ impl World {
     }
 
     /// None: must wait.
-    fn admit(&self, asks: &Waits, mode: Option<Mode>) -> Option<Granted> {
+    fn admit(&self, asks: &Waits, mode: Option<LockMode>) -> Option<Granted> {
         let by_row = self.row_of(asks.owner, asks.key);
         let is_row = matches!(asks.asked, Asked::Row(_));
         let goes_on = is_row && by_row >= mode;
@@ -303,7 +303,7 @@ impl Pair {
         }
     }
 
-    fn try_lock(&mut self, rng: &mut SimRng, owner: usize, key: u8, mode: Mode) {
+    fn try_lock(&mut self, rng: &mut SimRng, owner: usize, key: u8, mode: LockMode) {
         let (m, who) = (&self.manager, &self.owners[owner]);
         let (found, asked) = match rng.below(3) {
             0 => (m.try_lock(who, T, &[key], mode), Asked::Row(mode)),
@@ -331,7 +331,7 @@ impl Pair {
         }
     }
 
-    fn enqueue(&mut self, rng: &mut SimRng, owner: usize, key: u8, mode: Mode) {
+    fn enqueue(&mut self, rng: &mut SimRng, owner: usize, key: u8, mode: LockMode) {
         let writer = rng.below(OWNERS as u64) as usize;
         // Only who holds the row alone, and does not wait for it, can have written the entry.
         let alone = (0..OWNERS).all(|o| o == writer || self.world.held(o, key).is_none())
@@ -369,7 +369,7 @@ impl Pair {
         self.queued(found, asks, None, 3);
     }
 
-    fn queued(&mut self, found: Enqueued, asks: Waits, mode: Option<Mode>, kind: usize) {
+    fn queued(&mut self, found: Enqueued, asks: Waits, mode: Option<LockMode>, kind: usize) {
         let owner = asks.owner;
         let is_row = matches!(asks.asked, Asked::Row(_));
         match (found, self.world.admit(&asks, mode)) {
@@ -527,7 +527,7 @@ fn lock(
     m: &Arc<LockManager>,
     owner: &Arc<Owner>,
     key: u8,
-    mode: Mode,
+    mode: LockMode,
     most: Duration,
 ) -> Result<()> {
     match m.enqueue(owner, T, &[key], mode, None) {
@@ -544,7 +544,7 @@ struct Guarded {
 }
 
 impl Guarded {
-    fn use_as(&self, mode: Mode) -> u64 {
+    fn use_as(&self, mode: LockMode) -> u64 {
         let seen = self.count.load(Ordering::Relaxed);
         assert!(!self.writing.load(Ordering::Relaxed), "a writer beside {mode:?}");
         if mode == S {

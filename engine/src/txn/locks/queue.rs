@@ -5,14 +5,14 @@ use super::owner::Owner;
 use std::sync::Arc;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Mode {
+pub enum LockMode {
     Shared,
     Exclusive,
 }
 
-impl Mode {
-    pub(super) fn conflicts(self, other: Mode) -> bool {
-        self == Mode::Exclusive || other == Mode::Exclusive
+impl LockMode {
+    pub(super) fn conflicts(self, other: LockMode) -> bool {
+        self == LockMode::Exclusive || other == LockMode::Exclusive
     }
 }
 
@@ -20,7 +20,7 @@ impl Mode {
 #[derive(Clone, Copy, Default)]
 pub(super) struct Grant {
     /// Asked for by the owner.
-    pub(super) explicit: Option<Mode>,
+    pub(super) explicit: Option<LockMode>,
     /// The owner's id in the entry, made visible here by the first who waits for it.
     pub(super) implicit: bool,
     /// When the owner asked first ([`Owner::epoch`]).
@@ -28,10 +28,10 @@ pub(super) struct Grant {
 }
 
 impl Grant {
-    pub(super) fn mode(&self) -> Mode {
+    pub(super) fn mode(&self) -> LockMode {
         match self.explicit {
             Some(mode) if !self.implicit => mode,
-            _ => Mode::Exclusive,
+            _ => LockMode::Exclusive,
         }
     }
 }
@@ -39,12 +39,12 @@ impl Grant {
 /// What a request asks for at its key.
 #[derive(Clone)]
 pub(super) enum Want {
-    Row(Mode),
+    Row(LockMode),
     /// A span, and with `row` the row of the key, which lies in it (a next-key lock). Without it
     /// the key is that of an insert in the way.
     Span {
         span: Span,
-        mode: Mode,
+        mode: LockMode,
         row: bool,
     },
     /// To insert the key: the end of all spans of others over it.
@@ -53,7 +53,7 @@ pub(super) enum Want {
 
 impl Want {
     /// The mode in which the row is asked for.
-    pub(super) fn row_mode(&self) -> Option<Mode> {
+    pub(super) fn row_mode(&self) -> Option<LockMode> {
         match self {
             Want::Row(mode) | Want::Span { mode, row: true, .. } => Some(*mode),
             Want::Span { row: false, .. } | Want::Insert => None,

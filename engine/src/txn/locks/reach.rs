@@ -2,15 +2,15 @@
 //! the span that ends last. Pure data.
 
 use super::key::{Cut, Side};
-use super::leaf::{At, Entry, Hold, Kind, Reach, SpanId};
-use super::queue::Mode;
+use super::leaf::{At, Hold, Kind, LockEntry, Reach, SpanId};
+use super::queue::LockMode;
 use super::slab::{Id, NONE};
 use super::tree::{child_of, LockTree};
 use crate::os::planted::{self, Bug};
 use std::ops::{ControlFlow, RangeInclusive};
 
-fn kinds(mode: Mode) -> RangeInclusive<usize> {
-    0..=usize::from(mode == Mode::Exclusive)
+fn kinds(mode: LockMode) -> RangeInclusive<usize> {
+    0..=usize::from(mode == LockMode::Exclusive)
 }
 
 impl LockTree {
@@ -93,7 +93,7 @@ impl LockTree {
             return self.inners[node].last().map_or([NONE; 2], |child| child.until);
         }
         let mut reach = [NONE; 2];
-        for (end, mode) in self.leaves[node].entries().iter().filter_map(Entry::end) {
+        for (end, mode) in self.leaves[node].entries().iter().filter_map(LockEntry::end) {
             for kind in kinds(mode) {
                 reach[kind] = self.further(end, reach[kind]);
             }
@@ -119,7 +119,7 @@ impl LockTree {
     }
 
     /// The span, in this child, is new or has grown.
-    pub(super) fn raise(&mut self, node: Id, index: usize, end: SpanId, mode: Mode) {
+    pub(super) fn raise(&mut self, node: Id, index: usize, end: SpanId, mode: LockMode) {
         for kind in kinds(mode) {
             let own = self.inners[node][index].own[kind];
             self.inners[node][index].own[kind] = self.further(end, own);
@@ -158,7 +158,7 @@ impl LockTree {
     }
 
     /// Takes a span out. No node names it any more.
-    pub(super) fn remove_below(&mut self, node: Id, depth: u32, at: &At<'_>) -> Entry {
+    pub(super) fn remove_below(&mut self, node: Id, depth: u32, at: &At<'_>) -> LockEntry {
         if depth == 0 {
             let index = self.leaves[node].find(at).expect("a held span");
             let entry = self.leaves[node].remove(index);
@@ -177,7 +177,7 @@ impl LockTree {
 
     /// Makes the reach of the spans from `from` on true again.
     pub(super) fn settle_leaf(&mut self, leaf: Id, from: usize) {
-        let reach_of = |entry: &Entry| match entry.hold {
+        let reach_of = |entry: &LockEntry| match entry.hold {
             Hold::Span { reach, .. } => Some(reach),
             Hold::Row(_) => None,
         };

@@ -1,7 +1,7 @@
 //! How the nodes of a tree of holds come, join and go. A node that is full is split; one that is
 //! nearly empty joins a neighbour, so that memory follows the locks that are held. Pure data.
 
-use super::leaf::{At, Entry, LEAF_ENTRIES};
+use super::leaf::{At, LockEntry, LEAF_ENTRIES};
 use super::slab::{Id, NONE};
 use super::tree::{child_of, Child, Gone, LockTree, NOWHERE};
 
@@ -15,7 +15,7 @@ const _: () = assert!(LEAF_ENTRIES == CHILDREN, "one limit for both");
 
 /// What comes.
 impl LockTree {
-    pub(super) fn insert(&mut self, entry: Entry) {
+    pub(super) fn insert(&mut self, entry: LockEntry) {
         let Some(right) = self.insert_below(self.root, self.depth, entry) else { return };
         let low = At::row(&[], 0).to_position();
         let left = Child { low, node: self.root, own: [NONE; 2], until: [NONE; 2] };
@@ -26,7 +26,7 @@ impl LockTree {
     }
 
     /// Answers what a split has put to the right of the node.
-    fn insert_below(&mut self, node: Id, depth: u32, entry: Entry) -> Option<Child> {
+    fn insert_below(&mut self, node: Id, depth: u32, entry: LockEntry) -> Option<Child> {
         if depth == 0 {
             return self.insert_in_leaf(node, entry);
         }
@@ -44,7 +44,7 @@ impl LockTree {
         None
     }
 
-    fn insert_in_leaf(&mut self, leaf: Id, entry: Entry) -> Option<Child> {
+    fn insert_in_leaf(&mut self, leaf: Id, entry: LockEntry) -> Option<Child> {
         if !self.leaves[leaf].is_full() {
             self.put(leaf, entry);
             return None;

@@ -4,7 +4,7 @@
 use super::key::{Cut, Key, Span};
 use super::leaf::SpanId;
 use super::owner::{Held, Owner};
-use super::queue::{Grant, Line, Mode};
+use super::queue::{Grant, Line, LockMode};
 use super::tree::{Gone, LockTree};
 use crate::base::{IdHasher, TreeId};
 use std::collections::{BTreeMap, HashMap};
@@ -112,18 +112,18 @@ impl TreeLocks {
     }
 
     /// The owner's own hold of the row.
-    pub(super) fn row_mode(&self, slot: Option<u32>, key: &[u8]) -> Option<Mode> {
+    pub(super) fn row_mode(&self, slot: Option<u32>, key: &[u8]) -> Option<LockMode> {
         self.holds.row(key, slot?).map(Grant::mode)
     }
 
     /// The strongest mode in which the owner's spans cover the key.
-    pub(super) fn covering(&self, slot: Option<u32>, key: &[u8]) -> Option<Mode> {
+    pub(super) fn covering(&self, slot: Option<u32>, key: &[u8]) -> Option<LockMode> {
         let spans = &self.here(slot?).spans;
-        let covers = |mode: &Mode| {
+        let covers = |mode: &LockMode| {
             let below = spans[*mode as usize].range(..=Cut::below(key)).next_back();
             below.is_some_and(|(_, &id)| !self.holds.high(id).is_below(key))
         };
-        [Mode::Exclusive, Mode::Shared].into_iter().find(covers)
+        [LockMode::Exclusive, LockMode::Shared].into_iter().find(covers)
     }
 
     /// Records a hold of the row: `record` says what it rests on.
@@ -192,7 +192,7 @@ impl TreeLocks {
         owner: &Arc<Owner>,
         tree: TreeId,
         span: &Span,
-        mode: Mode,
+        mode: LockMode,
         effects: &mut Effects,
     ) {
         let slot = self.enter(owner, tree);
@@ -223,7 +223,7 @@ impl TreeLocks {
         }
     }
 
-    fn add_span(&mut self, slot: u32, mode: Mode, low: &Cut, high: Cut) {
+    fn add_span(&mut self, slot: u32, mode: LockMode, low: &Cut, high: Cut) {
         let id = self.holds.insert_span(low, high, mode, slot);
         let here = self.here_mut(slot);
         here.spans[mode as usize].insert(low.clone(), id);
@@ -231,7 +231,7 @@ impl TreeLocks {
     }
 
     /// The span has left the owner's list before.
-    fn remove_span(&mut self, slot: u32, mode: Mode, low: Cut, effects: &mut Effects) {
+    fn remove_span(&mut self, slot: u32, mode: LockMode, low: Cut, effects: &mut Effects) {
         let high = self.holds.remove_span(&low, mode, slot, &mut effects.gone);
         self.here(slot).owner.locks.fetch_sub(1, Ordering::Relaxed);
         effects.gone.cuts.extend([low, high]);
@@ -271,8 +271,10 @@ impl TreeLocks {
     fn release_spans(&mut self, slot: u32, tree: TreeId, effects: &mut Effects) -> bool {
         for _ in 0..RELEASE_BATCH {
             let spans = &mut self.here_mut(slot).spans;
-            let first = |mode: Mode| spans[mode as usize].pop_first().map(|(low, _)| (low, mode));
-            let Some((low, mode)) = [Mode::Shared, Mode::Exclusive].into_iter().find_map(first)
+            let first =
+                |mode: LockMode| spans[mode as usize].pop_first().map(|(low, _)| (low, mode));
+            let Some((low, mode)) =
+                [LockMode::Shared, LockMode::Exclusive].into_iter().find_map(first)
             else {
                 return false;
             };

@@ -6,8 +6,8 @@
 //! join and go is in `shape.rs`, how far spans reach in `reach.rs`.
 
 use super::key::{Cut, Key};
-use super::leaf::{At, Entry, Hold, Leaf, Member, Position, Reach, SpanId, LEAF_ENTRIES};
-use super::queue::{Grant, Mode};
+use super::leaf::{At, Hold, Leaf, LockEntry, Member, Position, Reach, SpanId, LEAF_ENTRIES};
+use super::queue::{Grant, LockMode};
 use super::slab::{Boxes, Id, Slab, NONE};
 use std::cell::Cell;
 use std::ops::ControlFlow;
@@ -124,7 +124,7 @@ impl LockTree {
     pub(super) fn holds_of_row(
         &self,
         key: &[u8],
-        visit: &mut dyn FnMut(u32, Mode) -> ControlFlow<()>,
+        visit: &mut dyn FnMut(u32, LockMode) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
         let mut from = At::row(key, 0);
         loop {
@@ -178,7 +178,7 @@ impl LockTree {
 impl LockTree {
     /// The owner must not hold the row.
     pub(super) fn insert_row(&mut self, key: &[u8], owner: u32, grant: Grant) {
-        let entry = Entry::row(key, owner, grant);
+        let entry = LockEntry::row(key, owner, grant);
         let leaf = self.leaf_of(&entry.at());
         if self.leaves[leaf].is_full() {
             self.insert(entry);
@@ -189,22 +189,28 @@ impl LockTree {
     }
 
     /// The owner must have no span of this mode with this low end.
-    pub(super) fn insert_span(&mut self, low: &Cut, high: Cut, mode: Mode, owner: u32) -> SpanId {
+    pub(super) fn insert_span(
+        &mut self,
+        low: &Cut,
+        high: Cut,
+        mode: LockMode,
+        owner: u32,
+    ) -> SpanId {
         let end = self.ends.make();
         self.ends[end] = high;
-        self.insert(Entry::span(low, mode, owner, end));
+        self.insert(LockEntry::span(low, mode, owner, end));
         self.len += 1;
         self.spans += 1;
         end
     }
 
     /// Moves the high end of a span up; answers where it was.
-    pub(super) fn set_high(&mut self, low: &Cut, mode: Mode, owner: u32, high: Cut) -> Cut {
+    pub(super) fn set_high(&mut self, low: &Cut, mode: LockMode, owner: u32, high: Cut) -> Cut {
         self.raise_below(self.root, self.depth, &At::span(low, mode, owner), high).1
     }
 
     /// Puts an entry into a leaf that has room for it.
-    pub(super) fn put(&mut self, leaf: Id, entry: Entry) {
+    pub(super) fn put(&mut self, leaf: Id, entry: LockEntry) {
         let index = self.leaves[leaf].find(&entry.at()).unwrap_or_else(|index| index);
         let (owner, span) = (entry.owner, entry.end());
         self.leaves[leaf].insert(index, entry);
@@ -282,7 +288,7 @@ impl LockTree {
     pub(super) fn remove_span(
         &mut self,
         low: &Cut,
-        mode: Mode,
+        mode: LockMode,
         owner: u32,
         gone: &mut Gone,
     ) -> Cut {

@@ -61,15 +61,15 @@ fn covers(range: &Range, point: &[u8]) -> bool {
     RangeBounds::<[u8]>::contains(&as_slices(range), point)
 }
 
-fn grant(mode: Mode) -> Grant {
+fn grant(mode: LockMode) -> Grant {
     Grant { explicit: Some(mode), ..Grant::default() }
 }
 
 /// What the tree should hold. An owner has rows, or one span.
 #[derive(Default)]
 struct Known {
-    rows: BTreeMap<(Point, u32), Mode>,
-    spans: BTreeMap<u32, (Range, Mode)>,
+    rows: BTreeMap<(Point, u32), LockMode>,
+    spans: BTreeMap<u32, (Range, LockMode)>,
 }
 
 impl Known {
@@ -91,7 +91,7 @@ impl Known {
                 ControlFlow::Continue(())
             });
             let over = self.spans.iter().filter(|(_, (range, _))| covers(range, point));
-            let over = over.filter(|(_, (_, mode))| !exclusive || *mode == Mode::Exclusive);
+            let over = over.filter(|(_, (_, mode))| !exclusive || *mode == LockMode::Exclusive);
             assert_eq!(found, over.map(|(&owner, _)| owner).collect());
         }
     }
@@ -108,7 +108,7 @@ struct Walk {
 
 impl Walk {
     fn step(&mut self, owner: u32, grows: bool) {
-        let mode = if self.rng.chance(50) { Mode::Shared } else { Mode::Exclusive };
+        let mode = if self.rng.chance(50) { LockMode::Shared } else { LockMode::Exclusive };
         match self.rng.below(10) {
             0..3 if grows => self.lock_row(mode),
             3..7 if grows => {
@@ -124,7 +124,7 @@ impl Walk {
         }
     }
 
-    fn lock_row(&mut self, mode: Mode) {
+    fn lock_row(&mut self, mode: LockMode) {
         let (key, owner) = (self.style.any(&mut self.rng), self.rng.below(6) as u32);
         if self.known.rows.insert((key.clone(), owner), mode).is_none() {
             assert!(self.tree.row(&key, owner).is_none());
@@ -295,7 +295,7 @@ fn audit_leaf(tree: &LockTree, id: Id, seen: &mut Seen) {
 }
 
 fn lock_rows(tree: &mut LockTree, owner: u32, keys: impl Iterator<Item = Vec<u8>>) {
-    keys.for_each(|key| tree.insert_row(&key, owner, grant(Mode::Shared)));
+    keys.for_each(|key| tree.insert_row(&key, owner, grant(LockMode::Shared)));
 }
 
 /// Answers the keys, and what goes with them.
@@ -406,7 +406,7 @@ fn every_long_key_is_handed_out() {
 /// What a lock of a row takes: the documents say so.
 #[test]
 fn an_entry_is_40_bytes() {
-    assert_eq!(size_of::<Entry>(), 40);
+    assert_eq!(size_of::<LockEntry>(), 40);
 }
 
 #[test]

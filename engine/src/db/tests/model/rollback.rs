@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::os::RealOs;
-use crate::txn::Mode;
+use crate::txn::LockMode;
 use std::time::Instant;
 
 const PAGE_TOUCHES_MAX: u64 = 4;
@@ -302,7 +302,7 @@ fn an_undone_statement_keeps_the_rows_that_the_transaction_still_has() {
         &waiter,
         table.gates[0].id(),
         &7u32.to_be_bytes(),
-        Mode::Exclusive
+        LockMode::Exclusive
     ));
     writer.commit(true).unwrap();
     assert_eq!(scan.join().unwrap().unwrap(), [7]);
@@ -388,7 +388,7 @@ fn who_waits_for_a_row_of_an_undone_statement_goes_on_waiting() {
     trx.statement_rollback().unwrap();
     let owner = engine.ctx.locks.owner_of(trx.id().unwrap()).unwrap();
     let (tree, key) = (table.gates[0].id(), 3_u32.to_be_bytes());
-    assert!(engine.ctx.locks.holds(&owner, tree, &key, Mode::Exclusive));
+    assert!(engine.ctx.locks.holds(&owner, tree, &key, LockMode::Exclusive));
     assert!(!waiter.is_finished());
     trx.commit(true).unwrap();
     assert_eq!(waiter.join().unwrap().unwrap(), 20);
