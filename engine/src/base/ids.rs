@@ -1,7 +1,7 @@
 //! Identifiers.
 
 use std::fmt;
-use std::hash::Hasher;
+use std::hash::{BuildHasherDefault, Hasher};
 
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident, $repr:ty, $prefix:literal) => {
@@ -67,6 +67,10 @@ impl Hasher for IdHasher {
         self.0 = mixed ^ (mixed >> 32);
     }
 }
+
+/// A hash table by an id: its order is the same in every run.
+#[allow(clippy::disallowed_types, reason = "it draws no keys")]
+pub type IdMap<K, V> = std::collections::HashMap<K, V, BuildHasherDefault<IdHasher>>;
 
 #[cfg(test)]
 mod tests {

@@ -31,5 +31,5 @@ pub mod limits;
 
 pub use entry::{EntryHeader, Payload, ENTRY_HEADER_BYTES};
 pub use error::{Error, Result};
-pub use ids::{Csn, IdHasher, Lsn, PageId, TreeId, TxnId};
+pub use ids::{Csn, IdMap, Lsn, PageId, TreeId, TxnId};
 pub use limits::{BLOCK_BYTES, PAGE_BYTES};

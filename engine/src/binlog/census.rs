@@ -9,7 +9,7 @@ use super::events::Seen;
 use super::gtid::Gtid;
 use crate::base::codec::{put_u8, put_varint, Reader};
 use crate::base::{Lsn, Result};
-use std::collections::HashSet;
+use crate::os::hash::HashSet;
 
 /// XIDs of half a census. A checkpoint writes at most two halves.
 const HALF_XIDS: usize = if cfg!(test) { 16 } else { 1024 };

@@ -12,11 +12,9 @@ use super::frame::WriteGuard;
 use super::owed_pages::{Apply, OwedPage};
 use super::pool::{page_lsn_of, Pool};
 use super::table::{Shard, SHARDS};
-use crate::base::{Error, IdHasher, Lsn, PageId, Result, TreeId, CHECKED};
+use crate::base::{Error, IdMap, Lsn, PageId, Result, TreeId, CHECKED};
 use crate::os::planted::{self, Bug};
 use crate::os::sync::yield_now;
-use std::collections::HashMap;
-use std::hash::BuildHasherDefault;
 use std::ops::Bound::{Excluded, Included, Unbounded};
 use std::sync::atomic::{Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::Arc;
@@ -24,7 +22,7 @@ use std::sync::Arc;
 /// Changes gathered from the log, by page.
 #[derive(Default)]
 pub struct Tail {
-    pages: HashMap<PageId, (TreeId, Lsn, Changes), BuildHasherDefault<IdHasher>>,
+    pages: IdMap<PageId, (TreeId, Lsn, Changes)>,
     bytes: usize,
 }
 

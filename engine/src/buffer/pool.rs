@@ -6,11 +6,11 @@ use super::frame::{Body, Meta, PageBuf, ReadGuard, WriteGuard, CLEAN};
 use super::owed_pages::Owed;
 use super::table::{FrameTable, Shard, Slot, SHARDS};
 use crate::base::{checked, Error, Lsn, PageId, Result, TreeId, PAGE_BYTES};
+use crate::os::hash::HashMap;
 use crate::os::rank::Rank;
 use crate::os::sync::{condition, ArcRwLockWriteGuard, Condvar, Mutex, Ranked, RawRwLock, RwLock};
 use crate::os::{Slabs, SIMULATED};
 use crate::store::{Compression, Store};
-use std::collections::HashMap;
 use std::sync::atomic::{
     AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst,
 };
@@ -123,7 +123,7 @@ impl Pool {
             waker: OnceLock::new(),
             behind: Mutex::ranked(Rank::PoolSize, ()),
             caught_up: condition(Rank::PoolSizeWait),
-            compression: RwLock::ranked(Rank::Compression, HashMap::new()),
+            compression: RwLock::ranked(Rank::Compression, HashMap::default()),
             check: OnceLock::new(),
             bad: BadPages::default(),
             owed: Owed::default(),

@@ -2,11 +2,9 @@
 
 use super::frame::{Latch, Meta};
 use super::owed_pages::OwedPages;
-use crate::base::{IdHasher, PageId};
+use crate::base::{IdMap, PageId};
 use crate::os::rank::Rank;
 use crate::os::sync::{condition, Condvar, Mutex, MutexGuard, Ranked};
-use std::collections::HashMap;
-use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 
 pub(super) const SHARDS: usize = 64;
@@ -18,7 +16,7 @@ pub(super) struct Slot {
 
 #[derive(Default)]
 pub(super) struct Shard {
-    index: HashMap<PageId, usize, BuildHasherDefault<IdHasher>>,
+    index: IdMap<PageId, usize>,
     pub slots: Vec<Slot>,
     /// Where the clock goes on.
     pub hand: usize,

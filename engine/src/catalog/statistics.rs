@@ -11,7 +11,7 @@ use crate::base::codec::{put_u8, put_varint, Reader};
 use crate::base::{formats, Result};
 use crate::btree::Direction;
 use crate::txn::{Cursor, Expect, ReadMode, Session, WaitPolicy, Written};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::ops::Bound;
 
 const FORMAT: u8 = formats::CURRENT.statistics;
@@ -115,12 +115,12 @@ impl Catalog {
     }
 
     /// What is kept of every table, by its id.
-    pub fn load_statistics(&self, session: &mut Session) -> Result<HashMap<u64, TableStatistics>> {
+    pub fn load_statistics(&self, session: &mut Session) -> Result<BTreeMap<u64, TableStatistics>> {
         let mut cursor = Cursor::default();
         let mode = ReadMode::Lock { exclusive: false, wait: WaitPolicy::NoWait };
         let to = Bound::Excluded(super::FIRST_NAME);
         cursor.start(&self.gate, Bound::Included(FRONT), to, Direction::Forward, mode);
-        let mut found: HashMap<u64, Option<TableStatistics>> = HashMap::new();
+        let mut found: BTreeMap<u64, Option<TableStatistics>> = BTreeMap::new();
         while session.next(&mut cursor)? {
             let Some((table, index)) = parse_key(cursor.key()) else { continue };
             let so_far = found.entry(table).or_insert_with(|| Some(TableStatistics::default()));

@@ -23,6 +23,7 @@ mod fixed;
 mod tests;
 
 use crate::base::{Error, Result};
+use crate::os::hash::HashMap;
 use crate::os::rank::Rank;
 use crate::os::sync::{Ranked, RwLock};
 use crate::os::Os;
@@ -31,7 +32,6 @@ use aes_gcm::{Aes256Gcm, Nonce, Tag};
 use ctr::cipher::{KeyIvInit, StreamCipher, StreamCipherSeek};
 use hkdf::Hkdf;
 use sha2::Sha256;
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
@@ -108,7 +108,7 @@ impl Cipher {
             salt,
             counter: AtomicU64::new(1),
             newest: RwLock::ranked(Rank::CipherNewest, None),
-            derived: RwLock::ranked(Rank::CipherDerived, HashMap::new()),
+            derived: RwLock::ranked(Rank::CipherDerived, HashMap::default()),
         };
         if let Some(id) = writes_under {
             let version = cipher.keys.newest(id).ok_or_else(|| {

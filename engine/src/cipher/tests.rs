@@ -37,7 +37,7 @@ fn what_was_encrypted_opens_in_its_place_only() {
 #[test]
 fn no_unit_has_the_nonce_of_another() {
     let keys = FixedKeys::new(1);
-    let mut seen = std::collections::HashSet::new();
+    let mut seen = crate::os::hash::HashSet::default();
     let os = SimOs::new(4);
     for _ in 0..20 {
         let life = Cipher::new(&*os, Arc::clone(&keys) as _, Some(1)).unwrap();

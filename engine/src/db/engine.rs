@@ -17,6 +17,7 @@ use crate::binlog::Binlog;
 use crate::btree;
 use crate::buffer::Pool;
 use crate::catalog::Catalog;
+use crate::os::hash::{HashMap, HashSet};
 use crate::os::observe::{self, Wait};
 use crate::os::planted::{self, Bug};
 use crate::os::rank::Rank;
@@ -25,7 +26,6 @@ use crate::os::Os;
 use crate::store::Store;
 use crate::txn::{Context, Owner, Session, Sweep};
 use crate::wal::Wal;
-use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
@@ -118,7 +118,7 @@ impl Engine {
             schema: Schema {
                 catalog: parts.catalog,
                 catalog_root: parts.catalog_root,
-                tables: RwLock::ranked(Rank::Tables, HashMap::new()),
+                tables: RwLock::ranked(Rank::Tables, HashMap::default()),
                 ddl: Mutex::ranked(Rank::Ddl, ()),
                 next_tree: AtomicU32::new(parts.next_tree),
                 next_table: AtomicU64::new(parts.next_table),
@@ -131,7 +131,7 @@ impl Engine {
             sessions: Sessions::new(),
             lease: Lease::default(),
             long_values: LongCounters::default(),
-            reported_damage: Mutex::ranked(Rank::ReportedDamage, HashSet::new()),
+            reported_damage: Mutex::ranked(Rank::ReportedDamage, HashSet::default()),
             _lock: parts.lock,
         })
     }

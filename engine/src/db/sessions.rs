@@ -1,9 +1,9 @@
 //! Sessions that a kill can find, and prepared transactions that have none.
 
+use crate::os::hash::HashMap;
 use crate::os::rank::Rank;
 use crate::os::sync::{Mutex, Ranked};
 use crate::txn::{OpenTxn, Owner};
-use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
 /// A prepared transaction without a session.
@@ -22,8 +22,8 @@ pub(crate) struct Sessions {
 impl Sessions {
     pub fn new() -> Sessions {
         Sessions {
-            owners: Mutex::ranked(Rank::Sessions, HashMap::new()),
-            prepared: Mutex::ranked(Rank::Prepared, HashMap::new()),
+            owners: Mutex::ranked(Rank::Sessions, HashMap::default()),
+            prepared: Mutex::ranked(Rank::Prepared, HashMap::default()),
         }
     }
 

@@ -6,11 +6,11 @@
 //! same disk answers reads of another place.
 
 use crate::base::{Error, PageId};
+use crate::os::hash::HashMap;
 use crate::os::rank::Rank;
 use crate::os::sync::{Mutex, Ranked};
 use crate::os::{Os, SIMULATED};
 use crate::store::Store;
-use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -64,7 +64,7 @@ struct Places(Mutex<HashMap<Place, Tries>>);
 
 impl Places {
     fn new() -> Places {
-        Places(Mutex::ranked(Rank::Unreadable, HashMap::new()))
+        Places(Mutex::ranked(Rank::Unreadable, HashMap::default()))
     }
 
     /// `answers` tries to read another place of the same disk.

@@ -9,11 +9,13 @@
 //!    [`BLOCK_BYTES`](crate::base::BLOCK_BYTES) for files opened with `direct`.
 //! 4. Locks, threads, parking and deadlines come from [`sync`], so that with the feature `sim` a
 //!    seeded scheduler decides which thread runs. Atomics do not cross it.
-//! 5. Each lock has a rank ([`rank`]), and checked builds refuse an acquisition out of order.
+//! 5. Hash tables have their keys from [`hash`], because the order of a table follows from them.
+//! 6. Each lock has a rank ([`rank`]), and checked builds refuse an acquisition out of order.
 
 mod aligned;
 mod bug;
 pub mod fuzz;
+pub mod hash;
 mod inode;
 pub mod observe;
 pub mod planted;

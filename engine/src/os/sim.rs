@@ -16,7 +16,7 @@ use std::sync::Arc;
 /// A call of the machine: with a scheduler, others may run meanwhile.
 pub use super::rng::SimRng;
 #[cfg(feature = "sim")]
-use super::sched::{point, stall};
+use super::sched::{point, stall, wrote};
 
 #[cfg(not(feature = "sim"))]
 fn point(_what: &'static str) -> bool {
@@ -25,6 +25,9 @@ fn point(_what: &'static str) -> bool {
 
 #[cfg(not(feature = "sim"))]
 fn stall(_what: &'static str) {}
+
+#[cfg(not(feature = "sim"))]
+fn wrote(_path: &Path, _offset: u64, _bytes: &[u8]) {}
 
 #[derive(Default)]
 struct World {
@@ -647,6 +650,7 @@ impl File for SimFile {
         assert!(!in_hole, "a write at {offset} of {}, into a hole", self.path.display());
         let op = if inside { "overwrite" } else { "write" };
         self.check_capacity(offset, buf.len() as u64)?;
+        wrote(&self.path, offset, buf);
         self.with(op, true, |inode| {
             inode.write(buf, offset);
             Ok(())

@@ -6,7 +6,7 @@ use super::record::Packed;
 use super::segments::SegmentTable;
 use super::sums::{Sums, TreeUse};
 use crate::base::{Lsn, PageId, TreeId};
-use std::collections::{HashMap, HashSet};
+use crate::os::hash::{HashMap, HashSet};
 
 pub struct State {
     pub map: PageMap,
@@ -44,8 +44,8 @@ impl State {
             segments: SegmentTable::load(segment_bytes, segments, &sums.segments),
             pages: sums.pages(),
             trees: sums.trees.into_iter().collect(),
-            changed_trees: HashSet::new(),
-            dropped: HashMap::new(),
+            changed_trees: HashSet::default(),
+            dropped: HashMap::default(),
             not_freed: Vec::new(),
             max_page: PageId::ZERO,
             max_lsn: sums.max_lsn,

@@ -9,10 +9,10 @@ use super::versions::{
 use super::{Snapshot, TxnState};
 use crate::base::{EntryHeader, Error, Lsn, Result, TxnId};
 use crate::btree::{decode_record, Direction, LeafEnd, RECORD_TREE};
+use crate::os::hash::{HashMap, HashSet};
 use crate::os::planted::{self, Bug};
 use crate::os::sync::Mutex;
 use crate::wal::RecordRef;
-use std::collections::{HashMap, HashSet};
 use std::ops::{Bound, ControlFlow};
 use std::sync::atomic::Ordering;
 
@@ -93,7 +93,7 @@ impl Context {
             Err(Error::NotRetained) if from < self.wal.oldest() => return Ok(true),
             read => read?,
         };
-        let mut needed_by = HashSet::new();
+        let mut needed_by = HashSet::default();
         let moved = self.move_needed(&candidates, next, &mut needed_by);
         // Also of those that were moved before a failure. A holder that is gone by the next sweep
         // was not necessarily there at the last one. A transaction that only waited for the purge
@@ -102,7 +102,7 @@ impl Context {
         moved?;
         self.old.set_moved_to(next);
         self.registry.drop_purge_below(next);
-        let mut passed = HashMap::new();
+        let mut passed = HashMap::default();
         for Candidate { version, log_bytes, .. } in &candidates {
             *passed.entry(version.txn).or_default() += log_bytes;
         }

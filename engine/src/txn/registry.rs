@@ -11,11 +11,12 @@
 //! of its versions would write them again, so it may stay where it is.
 
 use crate::base::{Csn, Lsn, TreeId, TxnId};
+use crate::os::hash::{HashMap, HashSet};
 use crate::os::rank::Rank;
 use crate::os::sync::{Mutex, Ranked};
 use crate::os::SIMULATED;
 use crate::wal::Appended;
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -160,7 +161,7 @@ pub struct Registry {
 impl Default for Registry {
     fn default() -> Registry {
         Registry {
-            open: Mutex::ranked(Rank::OpenTransactions, HashMap::new()),
+            open: Mutex::ranked(Rank::OpenTransactions, HashMap::default()),
             purge: Mutex::ranked(Rank::PurgeQueue, Purge::default()),
             backlog: AtomicUsize::default(),
         }
@@ -326,7 +327,7 @@ mod tests {
         }
         // A small one is not worth a place in the list; what replaced nothing that they see is not read.
         assert_eq!(registry.own_log_bytes(Csn(4)), LARGE_BYTES);
-        registry.pass_own_log(&HashMap::from([(TxnId(2), 100), (TxnId(1), 100)]));
+        registry.pass_own_log(&HashMap::from_iter([(TxnId(2), 100), (TxnId(1), 100)]));
         assert_eq!(registry.own_log_bytes(Csn(5)), LARGE_BYTES - 100);
         assert_eq!(registry.own_log_bytes(Csn(6)), 0, "every snapshot sees it");
         assert_eq!(registry.own_log_bytes(Csn(4)), 0, "it is forgotten");
@@ -337,11 +338,11 @@ mod tests {
         let registry = Registry::default();
         let open = wrote(1, 4990);
         registry.add(Arc::clone(&open));
-        registry.pass_own_log(&HashMap::from([(TxnId(1), 3000)]));
+        registry.pass_own_log(&HashMap::from_iter([(TxnId(1), 3000)]));
         assert_eq!(registry.own_log_bytes(Csn(0)), 2000);
         open.shorten_own_log(Lsn(1500));
         assert_eq!(registry.own_log_bytes(Csn(0)), 500);
-        registry.pass_own_log(&HashMap::from([(TxnId(1), 3000)]));
+        registry.pass_own_log(&HashMap::from_iter([(TxnId(1), 3000)]));
         assert_eq!(registry.own_log_bytes(Csn(0)), 0);
     }
 }

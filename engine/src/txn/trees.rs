@@ -6,9 +6,9 @@
 
 use crate::base::TreeId;
 use crate::btree::Tree;
+use crate::os::hash::HashMap;
 use crate::os::rank::Rank;
 use crate::os::sync::{Ranked, RwLock, RwLockReadGuard};
-use std::collections::HashMap;
 use std::sync::Arc;
 
 pub struct TreeGate {
@@ -43,7 +43,7 @@ pub struct Trees {
 
 impl Default for Trees {
     fn default() -> Trees {
-        Trees { by_id: RwLock::ranked(Rank::Gates, HashMap::new()) }
+        Trees { by_id: RwLock::ranked(Rank::Gates, HashMap::default()) }
     }
 }
 

@@ -3,10 +3,11 @@
 //! work, and is the same afterwards.
 
 use crate::base::{Error, Result, BLOCK_BYTES};
+use crate::os::hash::HashMap;
 use crate::os::rank::Rank;
 use crate::os::sync::{Mutex, Ranked};
 use crate::os::{File, OpenMode, Os};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

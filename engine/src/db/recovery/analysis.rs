@@ -7,9 +7,10 @@ use crate::base::{Error, Lsn, PageId, Result, TreeId, TxnId};
 use crate::binlog::{BinlogRecovery, RECORD_BINLOG, RECORD_BINLOG_STATE};
 use crate::btree::{change_creates_page, decode_record, RECORD_TREE};
 use crate::db::records::{RECORD_BAD_PAGE, RECORD_COUNTER, RECORD_DROP_TREES};
+use crate::os::hash::{HashMap, HashSet};
 use crate::txn::{Note, RECORD_ABORT, RECORD_COMMIT, RECORD_PREPARE, RECORD_REVERTED};
 use crate::wal::{RecordRef, RECORD_KINDS};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::BTreeMap;
 
 /// Every kind of record that any room appends: [`Analysis::visit`] knows each of them.
 const ALL_KINDS: [u8; 10] = [

@@ -15,6 +15,7 @@ use crate::db::ddl::sorter;
 use crate::db::engine::{Engine, Parts};
 use crate::db::tables::{Counters, HiddenKey, Table};
 use crate::db::unreadable::Unreadable;
+use crate::os::hash::{HashMap, HashSet};
 use crate::os::rank::Rank;
 use crate::os::sync::{Mutex, Ranked};
 use crate::os::Os;
@@ -24,7 +25,6 @@ use crate::txn::{
     Unsettled, OLD_VERSIONS_TREE,
 };
 use crate::wal::{ReadAhead, Wal, WalAnchor, WalOptions};
-use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -441,7 +441,7 @@ impl Engine {
     fn load_tables(&self, analysis: &Analysis) -> Result<()> {
         let mut session = self.system_session();
         let counters = &analysis.counters;
-        let mut tables = HashMap::new();
+        let mut tables = HashMap::default();
         let mut newest_table = 0;
         let load = self.schema.catalog.load(&mut session).map_err(|error| match error {
             error if error.is_bad_read() => catalog_damaged(&error),

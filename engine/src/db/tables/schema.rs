@@ -3,8 +3,8 @@
 use super::table::Table;
 use crate::base::{Lsn, PageId, TreeId};
 use crate::catalog::Catalog;
+use crate::os::hash::HashMap;
 use crate::os::sync::{Mutex, RwLock};
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::Arc;
 

@@ -10,7 +10,8 @@
 //! Invariants:
 //! 1. Only the thread with the baton reads or changes the scheduler's state, or runs code of the
 //!    engine. So the same seed gives the same run, as long as nothing in it depends on addresses,
-//!    on the machine's clock, or on the order of a hash table with random keys.
+//!    on the machine's clock, or on the order of a hash table with random keys (`os::hash` draws
+//!    them from the seed).
 //! 2. Between letting go of a mutex and waiting for its condition there is no point.
 //! 3. A failure freezes the run: no thread of it ever goes on, so nothing is unwound. Its memory
 //!    is lost.
@@ -28,5 +29,6 @@ pub use tasks::{
     current, join_others, park, put_nothing_off, run, spawn, yield_now, JoinHandle, Outcome, Thread,
 };
 pub(crate) use tasks::{
-    is_task, now_ns, planted, point, puts_off, sleep, stall, wait_at, wake_all_at, wake_one_at,
+    hash_key, is_task, now_ns, planted, point, puts_off, sleep, stall, wait_at, wake_all_at,
+    wake_one_at, wrote,
 };

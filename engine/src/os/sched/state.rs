@@ -3,6 +3,7 @@
 use crate::os::bug::Bug;
 use crate::os::rng::SimRng;
 use std::fmt::Write;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::Thread;
@@ -118,11 +119,33 @@ impl State {
         }
     }
 
-    /// Everything that tells one run from another goes through here.
+    /// Each choice that tells one run from another goes through here, through [`State::pass_point`] or
+    /// through [`State::wrote`].
     pub fn event(&mut self, what: &str) {
-        for byte in what.bytes().chain([self.running as u8]).chain(self.clock_ns.to_le_bytes()) {
-            self.hash = (self.hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        for byte in what.bytes() {
+            self.mix(u64::from(byte));
         }
+        self.mix(self.running as u64);
+        self.mix(self.clock_ns);
+        self.print(what);
+    }
+
+    /// Each byte that the run has written.
+    pub fn wrote(&mut self, path: &Path, offset: u64, bytes: &[u8]) {
+        let sum = crc32c::crc32c(bytes);
+        self.mix(offset);
+        self.mix(u64::from(sum));
+        if self.pace.trace {
+            let (path, len) = (path.display(), bytes.len());
+            self.print(&format!("{len} bytes at {offset} of {path}: {sum:08x}"));
+        }
+    }
+
+    fn mix(&mut self, value: u64) {
+        self.hash = (self.hash ^ value).wrapping_mul(0x0100_0000_01b3);
+    }
+
+    fn print(&self, what: &str) {
         if self.pace.trace {
             let task = &self.tasks[self.running];
             println!("{:>9} {:>12} {:<14} {what}", self.points, self.clock_ns, task.name);
@@ -133,11 +156,8 @@ impl State {
     pub fn pass_point(&mut self, what: &str) -> bool {
         self.points += 1;
         self.clock_ns += self.rng.below(POINT_NS_MAX);
-        if self.pace.trace {
-            self.event(what);
-        } else {
-            self.hash = (self.hash ^ self.clock_ns).wrapping_mul(0x0100_0000_01b3);
-        }
+        self.mix(self.clock_ns);
+        self.print(what);
         if self.draw(self.pace.jump_permille) {
             self.jump();
         }

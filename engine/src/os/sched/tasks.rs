@@ -4,6 +4,7 @@ use super::state::{Baton, On, Pace, State, Status, Task};
 use crate::os::bug::Bug;
 use std::cell::RefCell;
 use std::panic::{self, AssertUnwindSafe};
+use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once, PoisonError};
 use std::time::Duration;
 
@@ -22,7 +23,7 @@ thread_local! {
 /// How a run ended.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// The same for the same seed.
+    /// Of each choice and of each byte that was written: the same for the same seed.
     pub trace_hash: u64,
     pub points: u64,
     pub clock_ns: u64,
@@ -233,6 +234,16 @@ pub(crate) fn wake_one_at(place: usize) {
 /// A decision of the seed.
 pub(super) fn coin() -> bool {
     with(|scheduler, _| scheduler.lock().draw(500)).unwrap_or(false)
+}
+
+/// Keys of a hash table.
+pub(crate) fn hash_key() -> u64 {
+    with(|scheduler, _| scheduler.lock().below(u64::MAX)).unwrap_or(0)
+}
+
+/// A file has these bytes there: a part of what tells one run from another.
+pub(crate) fn wrote(path: &Path, offset: u64, bytes: &[u8]) {
+    with(|scheduler, _| scheduler.lock().wrote(path, offset, bytes));
 }
 
 pub(crate) fn is_task() -> bool {

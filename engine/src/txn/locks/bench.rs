@@ -135,6 +135,7 @@ fn mapped<M: Default>(
 }
 
 type Tree = std::collections::BTreeMap<[u8; 8], u64>;
+#[allow(clippy::disallowed_types, reason = "the table that is compared")]
 type Hash = std::collections::HashMap<[u8; 8], u64>;
 
 fn in_tree(order: Order, count: u64) -> [f64; 2] {

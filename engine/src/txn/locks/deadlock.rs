@@ -11,7 +11,7 @@
 //! granted, and nobody on a cycle is.
 
 use super::owner::Owner;
-use std::collections::HashSet;
+use crate::os::hash::HashSet;
 use std::sync::Arc;
 
 /// The lightest owner on a cycle through `start`; `blockers` are the owners that one waits for.
@@ -28,7 +28,7 @@ fn find_cycle(
     start: &Arc<Owner>,
     blockers: impl Fn(&Owner) -> Vec<Arc<Owner>>,
 ) -> Option<Vec<Arc<Owner>>> {
-    let mut visited = HashSet::from([start.number]);
+    let mut visited = HashSet::from_iter([start.number]);
     let mut path = vec![(Arc::clone(start), blockers(start))];
     while let Some((_, open)) = path.last_mut() {
         let Some(blocker) = open.pop() else {

@@ -5,8 +5,8 @@ use super::key::Span;
 use super::owner::{Outcome, Owner};
 use super::park::Deadline;
 use super::queue::{Grant, LockMode, Want};
-use super::state::{Effects, Map, TreeLocks};
-use crate::base::{Error, Result, TreeId, TxnId};
+use super::state::{Effects, TreeLocks};
+use crate::base::{Error, IdMap, Result, TreeId, TxnId};
 use crate::os::rank::Rank;
 use crate::os::sync::{Mutex, Ranked};
 use crate::txn::{TxnState, TxnTable};
@@ -53,7 +53,7 @@ const HOLDER_SHARDS: usize = 64;
 /// Idle trees that a shard keeps: their memory is soon of use again, unless they are dropped.
 const IDLE_TREES_KEPT: usize = 4;
 
-type Holders = Mutex<Map<TxnId, Arc<Owner>>>;
+type Holders = Mutex<IdMap<TxnId, Arc<Owner>>>;
 
 /// The locks of the trees whose ids fall into one slot: mostly one tree.
 struct Shard {
@@ -62,12 +62,12 @@ struct Shard {
     /// for the first time holds it too, so the latch orders the two.
     rows: AtomicU32,
     spans: AtomicU32,
-    trees: Mutex<Map<TreeId, Box<TreeLocks>>>,
+    trees: Mutex<IdMap<TreeId, Box<TreeLocks>>>,
 }
 
 impl Default for Shard {
     fn default() -> Shard {
-        let trees = Mutex::ranked(Rank::LockManager, Map::default());
+        let trees = Mutex::ranked(Rank::LockManager, IdMap::default());
         Shard { rows: AtomicU32::new(0), spans: AtomicU32::new(0), trees }
     }
 }
@@ -113,7 +113,7 @@ impl LockManager {
             waits: Mutex::ranked(Rank::LockWaits, ()),
             shards: (0..SHARDS).map(|_| Shard::default()).collect(),
             holders: (0..HOLDER_SHARDS)
-                .map(|_| Mutex::ranked(Rank::LockHolders, Map::default()))
+                .map(|_| Mutex::ranked(Rank::LockHolders, IdMap::default()))
                 .collect(),
             next_ticket: AtomicU64::new(1),
             next_owner: AtomicU64::new(1),

@@ -6,14 +6,10 @@ use super::leaf::SpanId;
 use super::owner::{Held, Owner};
 use super::queue::{Grant, Line, LockMode};
 use super::tree::{Gone, LockTree};
-use crate::base::{IdHasher, TreeId};
-use std::collections::{BTreeMap, HashMap};
-use std::hash::BuildHasherDefault;
+use crate::base::{IdMap, TreeId};
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
-
-/// By an id. The same run takes the same course.
-pub(super) type Map<K, V> = HashMap<K, V, BuildHasherDefault<IdHasher>>;
 
 /// A tree's memory is given back when it is idle and grew beyond this.
 const HOLDS_KEPT: usize = 1024;
@@ -50,7 +46,7 @@ pub(super) struct TreeLocks {
     pub(super) holds: LockTree,
     owners: Vec<Option<OwnerHere>>,
     free_owners: Vec<u32>,
-    slots: Map<u64, u32>,
+    slots: IdMap<u64, u32>,
     /// The waiters, by key.
     pub(super) lines: BTreeMap<Key, Line>,
     /// The keys at which spans are waited for, by ticket.
