@@ -64,7 +64,7 @@ fn one_ddl(life: &Life, rng: &mut SimRng) -> Flow {
     run_ddl(life, &ddl)?;
     if let Ddl::Alter { seed, .. } = ddl {
         let mut own = SimRng::new(seed ^ 0xA17E);
-        if own.chance(20) {
+        if own.chance(35) {
             // Before anything else flushes what the statement has logged.
             life.cut_power_after(own.below(3));
             return Ok(());

@@ -239,7 +239,7 @@ impl Limits {
 
     fn read_badly(&mut self) {
         self.sick_open_percent = 100;
-        self.lives = 4;
+        self.lives = 6;
         self.steps = 300;
         self.calls_per_life = 1_000;
         self.log_capacity_bytes = 1 << 20;
@@ -261,7 +261,7 @@ impl Limits {
         self.habits.filler_bytes = 1_000;
         self.habits.patient_percent = 0;
         self.habits.sudden_percent = 0;
-        self.habits.ddl_trouble_percent = 30;
+        self.habits.ddl_trouble_percent = 45;
     }
 
     fn write_much(&mut self) {

@@ -8,18 +8,11 @@ use sluice_sim::{find_planted, Bug};
 /// So many seeds at most find each bug. Nearly every one is found by at least one of 40 seeds, so that
 /// a change of engine or world makes all of them miss once in 150 times at most.
 const SEEDS: u64 = 200;
-/// For UnreadForgetsRedo, MovedLogFreedEarly and AlterNotFlushed, which one of 50 to 150 seeds finds: the
-/// world does not make often enough what they need.
-const SEEDS_OF_RARE: u64 = 1000;
 
 #[track_caller]
 fn is_found(bug: Bug) {
-    is_found_by(SEEDS, bug);
-}
-
-fn is_found_by(seeds: u64, bug: Bug) {
-    let found = find_planted(bug, 0, seeds);
-    let (seed, why) = found.unwrap_or_else(|| panic!("{bug:?} was not found by {seeds} seeds"));
+    let found = find_planted(bug, 0, SEEDS);
+    let (seed, why) = found.unwrap_or_else(|| panic!("{bug:?} was not found by {SEEDS} seeds"));
     println!("{bug:?}: seed {seed}: {}", why.lines().next().unwrap_or_default());
 }
 
@@ -84,7 +77,7 @@ fn log_segment_freed_early() {
 }
 
 fn moved_log_freed_early() {
-    is_found_by(SEEDS_OF_RARE, Bug::MovedLogFreedEarly);
+    is_found(Bug::MovedLogFreedEarly);
 }
 
 fn own_log_taken_for_moved() {
@@ -132,7 +125,7 @@ fn drop_not_in_memory() {
 }
 
 fn unread_forgets_redo() {
-    is_found_by(SEEDS_OF_RARE, Bug::UnreadForgetsRedo);
+    is_found(Bug::UnreadForgetsRedo);
 }
 
 fn half_group_written() {
@@ -168,7 +161,7 @@ fn failed_image_keeps_list() {
 }
 
 fn alter_not_flushed() {
-    is_found_by(SEEDS_OF_RARE, Bug::AlterNotFlushed);
+    is_found(Bug::AlterNotFlushed);
 }
 
 fn sorted_run_forgotten() {
