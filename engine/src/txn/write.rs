@@ -69,6 +69,7 @@ impl Session {
         if payload.is_none() {
             open.note_delete();
         }
+        let mut waited = false;
         loop {
             let mut obstacle = None;
             let (mut overtakes, mut over_settled) = (false, false);
@@ -95,15 +96,23 @@ impl Session {
                 None => {
                     self.writes += 1;
                     self.overtook |= overtakes;
-                    if is_locked {
-                        self.note_written(gate.id(), key);
+                    match is_locked {
+                        // No row was there that must stay locked if this is undone.
+                        true if waited && expect == Expect::Absent => {
+                            self.ctx.locks.let_go(&self.owner, gate.id(), key)
+                        }
+                        true => self.note_written(gate.id(), key),
+                        false => {}
                     }
                     self.owner.set_undo_count(self.writes);
                     return Ok(Written::Done);
                 }
                 Some(Obstacle::Answer(answer)) => return Ok(answer),
                 Some(Obstacle::Fault(error)) => return Err(error),
-                Some(Obstacle::Wait(ticket)) => self.wait(ticket)?,
+                Some(Obstacle::Wait(ticket)) => {
+                    self.wait(ticket)?;
+                    waited = true;
+                }
                 Some(Obstacle::WaitToSee(ticket)) => self.wait_to_see(ticket, gate.id(), key)?,
                 Some(Obstacle::Revert(bad)) => {
                     self.ctx.revert_entry(gate, key, bad, &self.reader)?

@@ -432,3 +432,88 @@ fn an_undone_statement_takes_no_locks_that_its_intervals_are() {
     assert!(locks.rows == 0 && locks.intervals == 1, "{locks:?}");
     assert_eq!(try_row(&engine, &table, 3, false), None);
 }
+
+/// Waits until one more session stands in line than `before`.
+fn in_line(engine: &Engine, before: u64) {
+    while engine.ctx.locks.stats().waits == before {
+        std::thread::yield_now();
+    }
+}
+
+/// What the insert of `writer` answers, which waits until `other` is rolled back.
+fn insert_in_turn(
+    engine: &Engine,
+    other: &mut Trx,
+    insert: impl FnOnce() -> Result<()> + Send,
+) -> Result<()> {
+    let before = engine.ctx.locks.stats().waits;
+    std::thread::scope(|scope| {
+        let insert = scope.spawn(insert);
+        in_line(engine, before);
+        other.rollback();
+        insert.join().unwrap()
+    })
+}
+
+/// An insert that waited for a gap leaves no more behind than one that did not: those who wait for
+/// its row go on when it is undone.
+#[test]
+fn waiters_for_an_undone_row_go_on_also_if_its_insert_had_waited() {
+    for index in [0, 1] {
+        let (engine, table, mut writer) = in_a_statement();
+        with_two(&plain_row(61, 1), |w| writer.insert(&table, w)).unwrap();
+        let savepoint = writer.savepoint();
+        let row = plain_row(50, 2);
+        let key = row.images().keys[index].clone();
+        let at = (Bound::Included(&key[..]), Bound::Included(&key[..]));
+        let (locks, tree) = (&engine.ctx.locks, table.gates[index].id());
+        let mut other = engine.begin(2);
+        locks.try_lock_range(&other.session.owner, tree, at, Mode::Shared).unwrap();
+        let insert = || with_two(&row, |w| writer.insert(&table, w));
+        insert_in_turn(&engine, &mut other, insert).unwrap();
+        let before = locks.stats().waits;
+        std::thread::scope(|scope| {
+            let reader = scope.spawn(|| {
+                let mut reader = engine.begin(3);
+                reader.set_lock_timeout(Duration::from_secs(10));
+                let mut cursor = Cursor::default();
+                reader.seek(&mut cursor, &table, index, at.0, at.1, Direction::Forward, LOCK)?;
+                reader.next(&mut cursor)
+            });
+            in_line(&engine, before);
+            writer.rollback_to(savepoint).unwrap();
+            assert!(!reader.join().unwrap().expect("the row is free"), "index {index}");
+        });
+        assert_eq!(locks.stats().rows, 0, "index {index}");
+    }
+}
+
+/// The same where a later index refuses the row, and where a REPLACE waited for another insert.
+#[test]
+fn an_insert_that_waited_and_is_undone_holds_no_row() {
+    for replaces in [false, true] {
+        let engine = open(&SimOs::new(6)).unwrap();
+        engine.create_table(TABLE, spec()).unwrap();
+        let table = engine.table(TABLE).unwrap().unwrap();
+        insert_rows(&engine, &table, 0..3, 10);
+        let (mut writer, mut other) = (engine.begin(1), engine.begin(2));
+        writer.set_replace(replaces);
+        writer.statement_start();
+        let row = Row { id: 50, plain: 0, unique: if replaces { 50 } else { 2 }, filler: 10 };
+        let key = &row.images().keys[0][..];
+        let (locks, tree) = (&engine.ctx.locks, table.gates[0].id());
+        if replaces {
+            row.images().with(|w| other.insert(&table, w)).unwrap();
+        } else {
+            let at = (Bound::Included(key), Bound::Included(key));
+            locks.try_lock_range(&other.session.owner, tree, at, Mode::Shared).unwrap();
+        }
+        let insert = || row.images().with(|w| writer.insert(&table, w));
+        let answer = insert_in_turn(&engine, &mut other, insert);
+        assert_eq!(answer.is_ok(), replaces, "{answer:?}");
+        if replaces {
+            writer.statement_rollback().unwrap();
+        }
+        assert!(!locks.holds(&writer.session.owner, tree, key, Mode::Shared), "{replaces}");
+    }
+}
