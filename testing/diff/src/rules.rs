@@ -1,7 +1,7 @@
 //! What may differ, and why. Every rule has an id, a reason and a matcher, and every use of a rule
 //! is counted in the report. A difference that no rule matches fails the run.
 
-use crate::compare::{Kind, Observation};
+use crate::compare::{normal, Kind, Observation};
 use crate::session::Outcome;
 use sluice_rig::client::DUPLICATE;
 use std::collections::BTreeMap;
@@ -28,6 +28,7 @@ pub fn reasons() -> String {
         &CAUGHT_UP,
         &COMMITTED,
         &NUMBERS,
+        &ROWS_ON,
         &FURTHER,
         &PREPARED,
         &READER,
@@ -130,6 +131,13 @@ pub const NUMBERS: Rule = Rule::of_controller(
     "one side alone has run an INSERT, by a rule about locks, or one of several rows was ended while it \
      waited, on either side at a row of its own; the sides have then counted AUTO_INCREMENT unlike, and no \
      ROLLBACK gives values back",
+);
+
+pub const ROWS_ON: Rule = Rule::of_controller(
+    "ended-rows-further",
+    "a statement of several rows waited on both sides, in InnoDB for the gap of an earlier row (wider-lock), and \
+     was ended there with the same error: Sluice has given warnings for the rows between. Those that InnoDB has \
+     given come first on both sides",
 );
 
 pub const FURTHER: Rule = Rule::of_controller(
@@ -359,6 +367,21 @@ fn error_shown_again(seen: &Observation) -> bool {
     seen.kind == Kind::Warnings && code != 0 && again && others == their_others
 }
 
+/// [`ROWS_ON`]; `waited`: on both sides, before the step that has ended it.
+pub fn ended_rows_further(seen: &Observation, waited: bool) -> bool {
+    let writes = starts_with(seen.sql, &["INSERT", "REPLACE", "LOAD", "UPDATE", "DELETE"]);
+    let one_row = seen.sql.contains(" VALUES (") && !seen.sql.contains("),(");
+    let ended = [INTERRUPTED, LOCK_WAIT, DEADLOCK].contains(&seen.sluice.error_code());
+    let alike = seen.sluice.error_code() == seen.innodb.error_code();
+    let ((ours, more), (theirs, first)) = (own_error(seen.sluice), own_error(seen.innodb));
+    let texts = |all: &[&(String, u16, String)]| -> Vec<_> {
+        all.iter().map(|w| (w.0.clone(), w.1, normal(seen.sql, &w.2))).collect()
+    };
+    let further = more.len() > first.len() && texts(&more).starts_with(&texts(&first));
+    let told = ours > 0 && theirs > 0;
+    seen.kind == Kind::Warnings && waited && writes && !one_row && ended && alike && told && further
+}
+
 fn duplicate_of_copy(seen: &Observation) -> bool {
     let ddl = ["ALTER TABLE", "CREATE INDEX", "CREATE UNIQUE INDEX", "CREATE TABLE", "OPTIMIZE"];
     let one = matches!(seen.kind, Kind::Error | Kind::ErrorText | Kind::Warnings);
@@ -382,4 +405,46 @@ fn evaluation_warnings(seen: &Observation) -> bool {
     seen.kind == Kind::Warnings
         && starts_with(seen.sql, &["SELECT", "(SELECT", "WITH"])
         && set(seen.sluice) == set(seen.innodb)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ended(code: u16, rows: &[&str]) -> Outcome {
+        let row = |text: &&str| ("Warning".to_owned(), DUPLICATE, (*text).to_owned());
+        let mut warnings: Vec<_> = rows.iter().map(row).collect();
+        warnings.push(("Error".into(), code, "ended".into()));
+        Outcome { error: Some((code, "ended".into())), warnings, ..Outcome::default() }
+    }
+
+    #[test]
+    fn warnings_of_rows_further_on_are_explained_only_where_a_statement_of_several_was_ended() {
+        const TWO: &str = "INSERT IGNORE INTO t (id) VALUES (1),(2)";
+        let applies = |kind, sql, ours: &Outcome, theirs: &Outcome, waited| {
+            let seen = Observation { kind, sql, sluice: ours, innodb: theirs };
+            ended_rows_further(&seen, waited)
+        };
+        let (none, one, two) =
+            (ended(INTERRUPTED, &[]), ended(INTERRUPTED, &["a"]), ended(INTERRUPTED, &["a", "b"]));
+        for (ours, theirs) in [(&one, &none), (&two, &one), (&two, &none)] {
+            assert!(applies(Kind::Warnings, TWO, ours, theirs, true));
+            assert!(!applies(Kind::Warnings, TWO, theirs, ours, true), "InnoDB is not further");
+            assert!(!applies(Kind::Warnings, TWO, ours, theirs, false), "it did not wait");
+            assert!(!applies(Kind::Affected, TWO, ours, theirs, true));
+            assert!(!applies(
+                Kind::Warnings,
+                "INSERT IGNORE INTO t VALUES (1)",
+                ours,
+                theirs,
+                true
+            ));
+            assert!(!applies(Kind::Warnings, "SELECT 1", ours, theirs, true));
+        }
+        let (other, duplicate) = (ended(INTERRUPTED, &["b"]), ended(DUPLICATE, &["a"]));
+        assert!(!applies(Kind::Warnings, TWO, &two, &other, true), "not the first ones");
+        assert!(!applies(Kind::Warnings, TWO, &one, &one, true), "no warning more");
+        assert!(!applies(Kind::Warnings, TWO, &duplicate, &ended(DUPLICATE, &[]), true));
+        assert!(!applies(Kind::Warnings, TWO, &one, &Outcome::default(), true), "not ended there");
+    }
 }

@@ -7,12 +7,15 @@
 use crate::alone::{self, Alone, Servers, View};
 use crate::books::{Answer, Books};
 use crate::claims::table_of;
-use crate::compare::{compare, Difference, Kind};
+use crate::compare::{compare, Difference, Kind, Observation};
 use crate::mistakes;
 use crate::orders::{explain, Ending};
 use crate::pairs::{Pairs, LOCK_WAIT_TIMEOUT};
 use crate::plans;
-use crate::rules::{Counts, CAUGHT_UP, COMMITTED, ELSEWHERE, IMMUNE, NUMBERS, PLAN, UNFINISHED};
+use crate::rules::{
+    ended_rows_further, Counts, CAUGHT_UP, COMMITTED, ELSEWHERE, IMMUNE, NUMBERS, PLAN, ROWS_ON,
+    UNFINISHED,
+};
 use crate::script::{Action, ScriptStep};
 use crate::session::{Outcome, SIDES};
 use crate::verify;
@@ -356,6 +359,9 @@ impl<'w> Runner<'w> {
                     let sql = talk.asked[0].take().unwrap_or_default();
                     talk.asked[1] = None;
                     let found = compare(&sql, &ours, &theirs, &mut self.counts);
+                    let sides = (&ours, &theirs);
+                    let found =
+                        found.filter(|found| !self.is_rows_further(at, found.kind, &sql, sides));
                     if let Some(found) =
                         found.filter(|_| !self.is_mistake(at, &sql, &ours, &theirs))
                     {
@@ -372,6 +378,23 @@ impl<'w> Runner<'w> {
             None if !matches!(own, Stepped::Same(_)) => Stepped::Same(Box::default()),
             _ => own,
         }
+    }
+
+    /// See [`ROWS_ON`].
+    fn is_rows_further(
+        &mut self,
+        at: usize,
+        kind: Kind,
+        sql: &str,
+        (sluice, innodb): (&Outcome, &Outcome),
+    ) -> bool {
+        let waited = !self.strict && self.books.waiting.contains_key(&at);
+        let seen = Observation { kind, sql, sluice, innodb };
+        let applies = ended_rows_further(&seen, waited);
+        if applies {
+            self.counts.add(ROWS_ON.id);
+        }
+        applies
     }
 
     /// With several sessions a second run of the statement could wait, or lock more.
