@@ -26,7 +26,7 @@ pub fn explain(
 }
 
 /// A SELECT that gives Sluice's answer when InnoDB must not use an index.
-fn scan_agrees(innodb: &Session, sql: &str, ours: &Outcome) -> bool {
+pub fn scan_agrees(innodb: &Session, sql: &str, ours: &Outcome) -> bool {
     by_scan(innodb, sql)
         .is_some_and(|scanned| compare(sql, ours, &scanned, &mut Counts::default()).is_none())
 }
@@ -82,7 +82,7 @@ fn definition_has(session: &Session, table: &str, what: &str) -> bool {
 }
 
 fn is_table(word: &str) -> bool {
-    word.strip_prefix('t').is_some_and(|n| n.parse::<u32>().is_ok())
+    word.trim_matches('`').strip_prefix('t').is_some_and(|n| n.parse::<u32>().is_ok())
 }
 
 /// `SHOW KEYS` knows temporary tables, too.

@@ -2,7 +2,8 @@
 //! AUTO_INCREMENT; CHECK TABLE has nothing to say; every index has the rows that a scan has.
 
 use crate::compare::{compare, normal, row_difference, rows_of, Difference, Kind};
-use crate::rules::Counts;
+use crate::mistakes::scan_agrees;
+use crate::rules::{Counts, SCAN};
 use crate::run::Parted;
 use crate::session::{Direct, Outcome, Row, Session};
 
@@ -192,5 +193,11 @@ fn walk_both(
     }
     let parts = parts.join(",");
     let alone = format!("SELECT {parts} FROM `{table}` FORCE INDEX (`{name}`) ORDER BY {parts}");
-    same(a, b, &alone, Kind::Index, counts)
+    let found = same(a, b, &alone, Kind::Index, counts)?;
+    // The tables are the same. Where InnoDB's index alone has other bytes than its rows, it is InnoDB's mistake.
+    if found.kind == Kind::Index && scan_agrees(b, &alone, &a.run(&alone)) {
+        counts.add(SCAN.id);
+        return None;
+    }
+    Some(found)
 }
