@@ -104,6 +104,8 @@ enum Ending {
 /// File calls of an ALTER TABLE that copies a small table, and some more.
 const CALLS_OF_COPY: u64 = 44;
 
+const ROUNDS_A_LINE: u64 = 25;
+
 pub type Checked<T> = Result<T, Vec<String>>;
 
 pub fn one<E: std::fmt::Display>(what: &str) -> impl Fn(E) -> Vec<String> + '_ {
@@ -134,8 +136,19 @@ pub fn run(plan: &Plan, totals: &mut Totals) -> Result<(), (u64, Vec<String>)> {
         totals.committed += outcome.committed;
         totals.absent += outcome.absent;
         totals.rows += outcome.rows;
+        totals.tell(plan.rounds);
     }
     Ok(())
+}
+
+impl Totals {
+    /// A long run shows how far it has come: each round so far has lost nothing.
+    fn tell(&self, of: u64) {
+        if self.rounds % ROUNDS_A_LINE == 0 && self.rounds < of {
+            let Totals { rounds, kills, cuts, acknowledged, .. } = self;
+            println!("{rounds} of {of} rounds: {kills} kills, {cuts} cuts, {acknowledged} acknowledged commits");
+        }
+    }
 }
 
 impl Epoch {
