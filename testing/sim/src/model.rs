@@ -54,8 +54,7 @@ impl Ddl {
     fn inverse(&self) -> Ddl {
         match self {
             Ddl::Create { name, .. } => Ddl::Drop { name: name.clone() },
-            Ddl::Rename { from, to } => Ddl::Rename { from: to.clone(), to: from.clone() },
-            Ddl::Drop { .. } | Ddl::Truncate { .. } | Ddl::Alter { .. } => {
+            Ddl::Drop { .. } | Ddl::Rename { .. } | Ddl::Truncate { .. } | Ddl::Alter { .. } => {
                 panic!("{self:?} is not taken back")
             }
         }

@@ -3,7 +3,7 @@
 //!
 //! Room for the commit is made sure of before. From the commit on memory follows the log, whatever
 //! becomes of the flush: the commit is in the log's order, and a later flush makes it durable. A
-//! create or rename whose flush fails is taken back by a second transaction, if there is room for one.
+//! create whose flush fails is taken back by a second transaction, if there is room for one.
 
 use super::durability::Durability;
 use crate::base::codec::put_varint;
@@ -120,10 +120,8 @@ impl Engine {
         }
         let _ddl = self.schema.ddl.lock();
         let end = self.rename_logged(from, to)?;
-        match self.durability(end) {
-            Durability::NotYet(error) if self.rename_logged(to, from).is_ok() => Err(error),
-            durability => Ok(durability),
-        }
+        // After a failed flush it is not taken back: a crash could keep the one change without the other.
+        Ok(self.durability(end))
     }
 
     /// Answers what is to be flushed.

@@ -468,7 +468,7 @@ fn waiters_for_an_undone_row_go_on_also_if_its_insert_had_waited() {
         let at = (Bound::Included(&key[..]), Bound::Included(&key[..]));
         let (locks, tree) = (&engine.ctx.locks, table.gates[index].id());
         let mut other = engine.begin(2);
-        locks.try_lock_range(&other.session.owner, tree, at, Mode::Shared).unwrap();
+        locks.try_lock_range(&other.session.owner, tree, at, LockMode::Shared).unwrap();
         let insert = || with_two(&row, |w| writer.insert(&table, w));
         insert_in_turn(&engine, &mut other, insert).unwrap();
         let before = locks.stats().waits;
@@ -506,7 +506,7 @@ fn an_insert_that_waited_and_is_undone_holds_no_row() {
             row.images().with(|w| other.insert(&table, w)).unwrap();
         } else {
             let at = (Bound::Included(key), Bound::Included(key));
-            locks.try_lock_range(&other.session.owner, tree, at, Mode::Shared).unwrap();
+            locks.try_lock_range(&other.session.owner, tree, at, LockMode::Shared).unwrap();
         }
         let insert = || row.images().with(|w| writer.insert(&table, w));
         let answer = insert_in_turn(&engine, &mut other, insert);
@@ -514,6 +514,6 @@ fn an_insert_that_waited_and_is_undone_holds_no_row() {
         if replaces {
             writer.statement_rollback().unwrap();
         }
-        assert!(!locks.holds(&writer.session.owner, tree, key, Mode::Shared), "{replaces}");
+        assert!(!locks.holds(&writer.session.owner, tree, key, LockMode::Shared), "{replaces}");
     }
 }
