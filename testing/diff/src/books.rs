@@ -52,6 +52,8 @@ pub struct Books {
     went_back: Vec<bool>,
     /// A session was undone in this step: what the tables look like is not this statement's work.
     undone: bool,
+    /// Sessions that were given a new connection in this step.
+    pub anew: Vec<usize>,
     /// Sessions that waited on both sides before the present step, with their statements.
     pub waiting: BTreeMap<usize, String>,
     /// Tables, by the side; what READ UNCOMMITTED shows of them after the last step.
@@ -119,6 +121,7 @@ impl Books {
             stopped: vec![BTreeSet::new(); sessions],
             went_back: vec![false; sessions],
             undone: false,
+            anew: Vec::new(),
             waiting: BTreeMap::new(),
             images: Default::default(),
             tables: BTreeSet::new(),
@@ -139,6 +142,7 @@ impl Books {
         }
         self.waiting = waiting;
         self.undone = false;
+        self.anew.clear();
         self.crowd.clear();
         self.answers.clear();
     }
@@ -485,6 +489,7 @@ impl Books {
     /// The session has a new connection.
     pub fn begin_anew(&mut self, at: usize) {
         self.forget(at);
+        self.anew.push(at);
         self.stopped[at].clear();
         self.went_back[at] = false;
         self.settings[at] = Setting::default();

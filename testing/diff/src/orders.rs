@@ -24,6 +24,10 @@ pub struct Ending {
     /// Sessions at work at once in the last step, with the step that sent their statements.
     pub crowd: Vec<(usize, usize)>,
     pub crowded: bool,
+    /// Sessions whose transactions a rule has undone in the last step, one after another.
+    pub undone: Vec<usize>,
+    /// The steps that sent their statements, if these had waited before: nothing of them has stayed.
+    pub withdrawn: Vec<usize>,
     /// Tables in which a statement of the crowd may run between two rows of another one: it locks no gaps, or
     /// takes numbers.
     pub mixes: BTreeSet<String>,
@@ -193,27 +197,46 @@ fn commit_of_ddl(last: &ScriptStep) -> Option<ScriptStep> {
     is_ddl(sql).then(|| ScriptStep::sql(last.session, "COMMIT"))
 }
 
+/// The script in one of the orders.
+struct Script {
+    steps: Vec<ScriptStep>,
+    /// So many, with the last one of the case: from that one on, answers count.
+    asked: usize,
+    /// So many before those of the crowd.
+    before: usize,
+}
+
 /// The statements of the crowd are left out where they were, and sent after the last step; or before it
-/// and after its commit, if that is DDL.
-fn in_order(world: &mut World, ending: &Ending, order: &[(usize, usize)]) -> io::Result<Ordered> {
+/// and after its commit, if that is DDL. What a rule has undone in the last step, where other statements met
+/// it, is undone here before they are sent, and is not sent at all if it had waited.
+fn script(ending: &Ending, order: &[(usize, usize)]) -> Script {
     let last = ending.steps.len();
     let later: Vec<(usize, usize)> = order.iter().copied().filter(|(_, at)| *at < last).collect();
     let stays = |(index, step): (usize, &ScriptStep)| {
+        if ending.withdrawn.contains(&(index + 1)) {
+            return commit_of_ddl(step);
+        }
         let sent = later.iter().find(|(session, _)| *session == step.session);
         let gone = sent.is_some_and(|(_, at)| index + 1 >= *at) && step.action != Action::Kill;
         (!gone).then(|| step.clone())
     };
     let mut steps: Vec<ScriptStep> = ending.steps.iter().enumerate().filter_map(stays).collect();
-    let tail = later.iter().map(|(_, at)| ending.steps[*at - 1].clone());
+    let asked = steps.len();
+    let commit = steps.last().and_then(commit_of_ddl);
+    let ddl = commit.map(|commit| std::mem::replace(&mut steps[asked - 1], commit));
+    let end = |at: &usize| {
+        let step = |action| ScriptStep { session: *at, action };
+        [step(Action::Kill), step(Action::Disconnect)]
+    };
+    steps.extend(ending.undone.iter().flat_map(end));
     let before = steps.len();
-    match steps.last().and_then(commit_of_ddl) {
-        Some(commit) => {
-            let ddl = std::mem::replace(&mut steps[before - 1], commit);
-            steps.extend(tail);
-            steps.push(ddl);
-        }
-        None => steps.extend(tail),
-    }
+    steps.extend(later.iter().map(|(_, at)| ending.steps[*at - 1].clone()));
+    steps.extend(ddl.filter(|ddl| !ending.undone.contains(&ddl.session)));
+    Script { steps, asked, before }
+}
+
+fn in_order(world: &mut World, ending: &Ending, order: &[(usize, usize)]) -> io::Result<Ordered> {
+    let Script { steps, asked, before } = script(ending, order);
     world.empty()?;
     let mut runner = Runner::new(world, sessions(&ending.steps))?;
     let mut replies: Replies = Vec::new();
@@ -226,8 +249,13 @@ fn in_order(world: &mut World, ending: &Ending, order: &[(usize, usize)]) -> io:
         if matches!(stepped, Stepped::Parted) || differs && !is_last {
             return Ok(Ordered::Differs);
         }
-        if index + 1 >= before {
+        if index + 1 == asked && has_committed(&runner, ending, step) {
+            return Ok(Ordered::Differs);
+        }
+        if index + 1 >= asked {
             take(&mut replies, &runner.books.answers);
+        }
+        if index + 1 >= before {
             let after = runner.books.look(&mut runner.pairs.control, SIDES[1]);
             written.extend(images.iter().flat_map(|images| new_rows(images, &after)));
             untouched =
@@ -241,6 +269,17 @@ fn in_order(world: &mut World, ending: &Ending, order: &[(usize, usize)]) -> io:
         false if differs => Ordered::Differs,
         false => Ordered::Alike(End { replies, images, written, untouched }),
     })
+}
+
+/// Has the last step committed here what a rule has undone in the case?
+fn has_committed(runner: &Runner, ending: &Ending, step: &ScriptStep) -> bool {
+    let session = step.session;
+    let ran = |answer: &Answer| {
+        let ok = answer.replies.iter().flatten().any(Outcome::is_ok);
+        answer.session == session && ok && !answer.sql.starts_with("SELECT")
+    };
+    let books = &runner.books;
+    ending.undone.contains(&session) && books.answers.iter().any(ran) && !books.is_open(session)
 }
 
 fn new_rows(before: &Images, after: &Images) -> Vec<(String, Row)> {
@@ -350,6 +389,8 @@ mod tests {
             at_step: true,
             crowd: vec![(0, 1), (1, 2)],
             crowded: true,
+            undone: Vec::new(),
+            withdrawn: Vec::new(),
             mixes: BTreeSet::from(["t1".to_owned()]),
             answers: vec![answer],
             images: images(&["1", "2"]),
@@ -390,6 +431,31 @@ mod tests {
     fn rows_of_both() {
         let found = in_both(&images(&["1", "1", "2", "3"]), &images(&["1", "3", "4"]));
         assert_eq!(found, images(&["1", "3"]));
+    }
+
+    #[test]
+    fn what_was_undone_is_undone_before_the_crowd() {
+        let sql = |session, text: &str| ScriptStep::sql(session, text);
+        let steps = vec![sql(0, "BEGIN"), sql(1, "DELETE"), sql(2, "UPDATE"), sql(0, "SELECT")];
+        let ending = Ending { steps, undone: vec![0], ..ending() };
+        let texts = |ending: &Ending| -> Vec<String> {
+            let Script { steps, asked, before } = script(ending, &[(2, 3), (1, 2)]);
+            assert_eq!((asked, before), (2, 4));
+            steps.iter().map(|step| format!("{} {}", step.session, step.text())).collect()
+        };
+        let end = ["0 -- kill", "0 -- disconnect", "2 UPDATE", "1 DELETE"];
+        assert_eq!(texts(&ending), [&["0 BEGIN", "0 SELECT"], &end[..]].concat());
+        let mut ddl = ending;
+        ddl.steps[3] = sql(0, "TRUNCATE TABLE t1");
+        assert_eq!(texts(&ddl), [&["0 BEGIN", "0 COMMIT"], &end[..]].concat());
+        ddl.undone = vec![1];
+        let other = ["1 -- kill", "1 -- disconnect", "2 UPDATE", "1 DELETE", "0 TRUNCATE TABLE t1"];
+        assert_eq!(texts(&ddl), [&["0 BEGIN", "0 COMMIT"], &other[..]].concat());
+        let steps = vec![sql(3, "UPDATE"), sql(1, "DELETE"), sql(2, "UPDATE"), sql(0, "COMMIT")];
+        let waited = Ending { steps, undone: vec![3], withdrawn: vec![1], ..ddl };
+        let Script { steps, asked, before } = script(&waited, &[(2, 3), (1, 2)]);
+        assert_eq!((asked, before, steps.len()), (1, 3, 5));
+        assert_eq!(steps[0].text(), "COMMIT");
     }
 
     #[test]

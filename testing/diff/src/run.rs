@@ -469,11 +469,15 @@ impl Runner<'_> {
     /// How `steps` have ended in a difference; `None`: by the checks at the end, without one.
     pub fn ending(&self, steps: &[ScriptStep], at_step: bool) -> Ending {
         let books = &self.books;
+        let stays = |at: &&usize| !books.anew.contains(at);
+        let waited = |at: &&usize| books.waiting.contains_key(at);
         Ending {
             steps: steps.to_vec(),
             at_step,
-            crowd: books.crowd.iter().map(|at| (*at, books.issued[*at])).collect(),
+            crowd: books.crowd.iter().filter(stays).map(|at| (*at, books.issued[*at])).collect(),
             crowded: books.crowded,
+            undone: books.anew.clone(),
+            withdrawn: books.anew.iter().filter(waited).map(|at| books.issued[*at]).collect(),
             mixes: books.mixed_tables(),
             answers: books.answers.clone(),
             images: books.images[0].clone(),
