@@ -477,22 +477,31 @@ impl Model {
 
     /// The state after the longest beginning of the events that fits, at least `surely` of them.
     fn matching(&self, found: &Found, xids: &[Xid], surely: usize) -> Option<(State, usize)> {
-        let keeps = |end: &State| xids.iter().all(|xid| self.keeps_tables_of(xid, end));
+        let fits = |end: &State| {
+            end.is_like(found) && xids.iter().all(|xid| self.keeps_tables_of(xid, end))
+        };
         let with_ddl = self.ddl.as_ref().and_then(|(ddl, lsn)| {
             let before = self.events.iter().filter(|e| e.lsn <= *lsn).count();
-            self.longest(found, surely.max(before), Some(ddl)).filter(|(end, _)| keeps(end))
+            self.longest(fits, surely.max(before), Some(ddl))
         });
-        with_ddl.or_else(|| self.longest(found, surely, None))
+        with_ddl.or_else(|| self.longest(fits, surely, None))
     }
 
-    /// DDL waits for prepared transactions, so one that is there has all its tables.
+    /// DDL waits for prepared transactions, so one that is there has all its tables. Rows alone do not tell:
+    /// a TRUNCATE that is lost with the rollback that it waited for leaves a table as empty as one that is not.
     fn keeps_tables_of(&self, xid: &Xid, end: &State) -> bool {
         let keys: Vec<&TableKey> = end.names.values().collect();
         let wrote = self.prepared.get(xid).into_iter().flat_map(|p| p.changes.keys());
         wrote.into_iter().all(|(table, _)| keys.contains(&table))
     }
 
-    fn longest(&self, found: &Found, least: usize, ddl: Option<&Ddl>) -> Option<(State, usize)> {
+    /// The state after the most events, at least `least`, that fits.
+    fn longest(
+        &self,
+        fits: impl Fn(&State) -> bool,
+        least: usize,
+        ddl: Option<&Ddl>,
+    ) -> Option<(State, usize)> {
         let mut state = self.base.clone();
         let mut best = None;
         for count in 0..=self.events.len() {
@@ -504,7 +513,7 @@ impl Model {
             }
             let mut end = state.clone();
             ddl.into_iter().for_each(|ddl| end.apply(ddl));
-            if end.is_like(found) {
+            if fits(&end) {
                 best = Some((end, count));
             }
         }
