@@ -33,6 +33,8 @@ struct Setting {
 pub struct Books {
     /// Steps so far.
     pub step: usize,
+    /// Steps that were left out.
+    pub left_out: Vec<usize>,
     /// The step that sent a session's last statement.
     pub issued: Vec<usize>,
     /// Sessions whose statements were at work at once on one side in the last step: which of them
@@ -112,6 +114,7 @@ impl Books {
     pub fn new(sessions: usize) -> Books {
         Books {
             step: 0,
+            left_out: Vec::new(),
             issued: vec![0; sessions],
             crowd: BTreeSet::new(),
             crowded: false,

@@ -21,6 +21,8 @@ pub struct Ending {
     pub steps: Vec<ScriptStep>,
     /// It was the last step, not the checks after it.
     pub at_step: bool,
+    /// Steps that were left out: in another order they might not be.
+    pub left_out: Vec<usize>,
     /// Sessions at work at once in the last step, with the step that sent their statements.
     pub crowd: Vec<(usize, usize)>,
     pub crowded: bool,
@@ -213,6 +215,9 @@ fn script(ending: &Ending, order: &[(usize, usize)]) -> Script {
     let last = ending.steps.len();
     let later: Vec<(usize, usize)> = order.iter().copied().filter(|(_, at)| *at < last).collect();
     let stays = |(index, step): (usize, &ScriptStep)| {
+        if ending.left_out.contains(&(index + 1)) {
+            return None;
+        }
         if ending.withdrawn.contains(&(index + 1)) {
             return commit_of_ddl(step);
         }
@@ -387,6 +392,7 @@ mod tests {
         Ending {
             steps: Vec::new(),
             at_step: true,
+            left_out: Vec::new(),
             crowd: vec![(0, 1), (1, 2)],
             crowded: true,
             undone: Vec::new(),
@@ -437,7 +443,7 @@ mod tests {
     fn what_was_undone_is_undone_before_the_crowd() {
         let sql = |session, text: &str| ScriptStep::sql(session, text);
         let steps = vec![sql(0, "BEGIN"), sql(1, "DELETE"), sql(2, "UPDATE"), sql(0, "SELECT")];
-        let ending = Ending { steps, undone: vec![0], ..ending() };
+        let mut ending = Ending { steps, undone: vec![0], ..ending() };
         let texts = |ending: &Ending| -> Vec<String> {
             let Script { steps, asked, before } = script(ending, &[(2, 3), (1, 2)]);
             assert_eq!((asked, before), (2, 4));
@@ -445,7 +451,9 @@ mod tests {
         };
         let end = ["0 -- kill", "0 -- disconnect", "2 UPDATE", "1 DELETE"];
         assert_eq!(texts(&ending), [&["0 BEGIN", "0 SELECT"], &end[..]].concat());
-        let mut ddl = ending;
+        ending.left_out = vec![1];
+        assert_eq!(script(&ending, &[(2, 3), (1, 2)]).steps.len(), 5);
+        let mut ddl = Ending { left_out: Vec::new(), ..ending };
         ddl.steps[3] = sql(0, "TRUNCATE TABLE t1");
         assert_eq!(texts(&ddl), [&["0 BEGIN", "0 COMMIT"], &end[..]].concat());
         ddl.undone = vec![1];

@@ -95,6 +95,9 @@ impl<'w> Runner<'w> {
             _ if self.parted.is_over() => Stepped::Parted,
             stepped => stepped,
         };
+        if matches!(stepped, Stepped::Skipped) {
+            self.books.left_out.push(self.books.step);
+        }
         if self.trace {
             self.show(step, &stepped);
             println!("    {} ms", begun.elapsed().as_millis());
@@ -474,6 +477,7 @@ impl Runner<'_> {
         Ending {
             steps: steps.to_vec(),
             at_step,
+            left_out: books.left_out.clone(),
             crowd: books.crowd.iter().filter(stays).map(|at| (*at, books.issued[*at])).collect(),
             crowded: books.crowded,
             undone: books.anew.clone(),
