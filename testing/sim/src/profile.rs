@@ -239,8 +239,8 @@ impl Limits {
 
     fn read_badly(&mut self) {
         self.sick_open_percent = 100;
-        self.lives = 6;
-        self.steps = 300;
+        self.lives = 8;
+        self.steps = 400;
         self.calls_per_life = 1_000;
         self.log_capacity_bytes = 1 << 20;
         self.is_compressed = false;
