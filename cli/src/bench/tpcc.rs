@@ -26,19 +26,21 @@ const LIMIT: Duration = Duration::from_secs(3600);
 const KINDS: [&str; 6] =
     ["new_order", "payment", "order_status", "delivery", "stock_level", "rolled_back"];
 
+/// Warehouses, and the part of the specification's rows in percent.
+fn sizes(params: &Params) -> (u32, u32) {
+    (params.warehouses.unwrap_or(1), params.scale_percent.unwrap_or(100))
+}
+
 pub fn options(params: &Params) -> Vec<String> {
-    let or_default = |value: Option<u32>| value.unwrap_or(1);
-    vec![
-        format!("--warehouses={}", or_default(params.warehouses)),
-        format!("--scale_percent={}", or_default(params.scale_percent)),
-    ]
+    let (warehouses, percent) = sizes(params);
+    vec![format!("--warehouses={warehouses}"), format!("--scale_percent={percent}")]
 }
 
 /// Rows as loaded; a run adds orders.
 pub fn data_bytes(params: &Params) -> u64 {
-    let part = u64::from(params.scale_percent.unwrap_or(100));
+    let (warehouses, percent) = sizes(params);
     let (items, warehouse) = (10_000_000, 80_000_000);
-    (items + u64::from(params.warehouses.unwrap_or(1)) * warehouse) * part / 100
+    (items + u64::from(warehouses) * warehouse) * u64::from(percent) / 100
 }
 
 /// Transactions of each kind: the sum of what each thread printed in its end. Those that were rolled

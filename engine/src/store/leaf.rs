@@ -99,7 +99,7 @@ impl MapLeaf {
         (!entry.is_none()).then_some(entry)
     }
 
-    /// What is left of it when its entries go: the inverse of [`MapLeaf::new`].
+    /// Its changes alone, to be kept when its entries go: the inverse of [`MapLeaf::new`].
     pub fn changes(&self) -> Vec<MapChange> {
         let count = self.moved.bits.iter().map(|word| word.count_ones() as usize).sum();
         let mut out = Vec::with_capacity(count);

@@ -112,8 +112,8 @@ void ha_sluice::compute_virtual(uchar *record)
 /* The end of each call that reads by an index. */
 int ha_sluice::came(int error, uchar *record)
 {
-  const bool is_own= table->part_info && record != table->record[0];
-  if (!error && m_computes_virtual && (m_keyread || is_own))
+  const bool is_of_partition= table->part_info && record != table->record[0];
+  if (!error && m_computes_virtual && (m_keyread || is_of_partition))
     compute_virtual(record);
   return done(error);
 }

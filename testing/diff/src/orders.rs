@@ -209,8 +209,8 @@ struct Script {
 }
 
 /// The statements of the crowd are left out where they were, and sent after the last step; or before it
-/// and after its commit, if that is DDL. What a rule has undone in the last step, where other statements met
-/// it, is undone here before they are sent, and is not sent at all if it had waited.
+/// and after its commit, if that is DDL. A transaction that a rule has undone in the last step, where other
+/// statements met it, is undone here before they are sent; its statement is not sent at all if it had waited.
 fn script(ending: &Ending, order: &[(usize, usize)]) -> Script {
     let last = ending.steps.len();
     let later: Vec<(usize, usize)> = order.iter().copied().filter(|(_, at)| *at < last).collect();

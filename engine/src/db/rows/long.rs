@@ -50,7 +50,7 @@ pub(crate) enum RowVersion {
 #[derive(Clone, Copy)]
 struct Reading<'a> {
     version: RowVersion,
-    /// What is not found is no damage.
+    /// A missing part is no damage.
     may_miss: bool,
     wanted: Wanted<'a>,
 }

@@ -440,7 +440,7 @@ fn in_line(engine: &Engine, before: u64) {
     }
 }
 
-/// What the insert of `writer` answers, which waits until `other` is rolled back.
+/// The answer of an insert that waits until `other` is rolled back.
 fn insert_in_turn(
     engine: &Engine,
     other: &mut Trx,
