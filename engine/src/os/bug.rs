@@ -86,6 +86,8 @@ pub enum Bug {
     BackupSegmentsReused,
     /// The log that a backup is to copy goes as if there was none.
     BackupLogFreedEarly,
+    /// An increment of a backup leaves out pages whose LSN has not changed, also if their place has.
+    IncrementByLsn,
     /// A long value that a new version of its row takes over is deleted with the old version.
     KeptValueDeleted,
     /// The image of a page is written as it is, though encryption is on.
@@ -94,7 +96,7 @@ pub enum Bug {
 
 #[cfg(feature = "sim")]
 impl Bug {
-    pub const ALL: [Bug; 42] = [
+    pub const ALL: [Bug; 43] = [
         Bug::CommitWithoutFlush,
         Bug::LogWriteNotDurable,
         Bug::CheckpointWithoutStoreSync,
@@ -135,6 +137,7 @@ impl Bug {
         Bug::SortedRunForgotten,
         Bug::BackupSegmentsReused,
         Bug::BackupLogFreedEarly,
+        Bug::IncrementByLsn,
         Bug::KeptValueDeleted,
         Bug::ImageNotEncrypted,
     ];

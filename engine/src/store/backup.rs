@@ -62,8 +62,8 @@ pub struct FilePart {
 
 /// What is to be copied of a pinned store.
 pub struct PinnedStore {
-    dir: PathBuf,
-    sb: Superblock,
+    pub(super) dir: PathBuf,
+    pub(super) sb: Superblock,
     /// Segments of which the map names something, in order.
     segments: Vec<u64>,
     snapshot_bytes: u64,
@@ -85,12 +85,7 @@ impl PinnedStore {
 
     /// Pieces in any order; each is whole blocks.
     pub fn parts(&self) -> Vec<FilePart> {
-        let (snapshot, changes) = self.map_files();
-        let whole = |path, bytes: u64| FilePart { path, offset: 0, bytes };
-        let mut parts = vec![
-            whole(snapshot, self.snapshot_bytes),
-            whole(changes, self.sb.changes_end.next_multiple_of(BLOCK_BYTES as u64)),
-        ];
+        let mut parts = self.map_parts();
         let bytes = self.sb.segment_bytes;
         let pages = pages_path(&self.dir);
         let part = |&n: &u64| FilePart { path: pages.clone(), offset: n * bytes, bytes };
@@ -98,12 +93,15 @@ impl PinnedStore {
         parts
     }
 
-    fn map_files(&self) -> (PathBuf, PathBuf) {
+    /// The page map.
+    pub(super) fn map_parts(&self) -> Vec<FilePart> {
         let generation = self.sb.map_generation;
-        (
-            mapfile::snapshot_path(&self.dir, generation),
-            mapfile::changes_path(&self.dir, generation),
-        )
+        let whole = |path, bytes: u64| FilePart { path, offset: 0, bytes };
+        let changes_bytes = self.sb.changes_end.next_multiple_of(BLOCK_BYTES as u64);
+        vec![
+            whole(mapfile::snapshot_path(&self.dir, generation), self.snapshot_bytes),
+            whole(mapfile::changes_path(&self.dir, generation), changes_bytes),
+        ]
     }
 
     /// Length of the copy of the pages file.

@@ -53,6 +53,7 @@ mod free;
 mod fuzz_tests;
 mod gc;
 mod growth;
+mod increment;
 mod inspect;
 mod leaf;
 mod leaves;
@@ -76,6 +77,7 @@ pub use crate::base::compress::Compression;
 pub use backup::{FilePart, PinnedStore};
 pub use engine::Store;
 pub use entry::PAGE_ID_MAX;
+pub use increment::{CopiedStore, PackedPiece};
 pub use inspect::{file_names, PagePlace, StoreFiles, StoreHeader};
 pub use policy::SPACE_PERCENT;
 

@@ -1,21 +1,24 @@
 //! Backups of an engine at work, each on a machine of its own, and what such a copy must hold: exactly
-//! what was committed up to its end.
+//! what was committed up to its end. Many are increments, laid over a backup of the same or an earlier life.
 
 use crate::check;
 use crate::operator::flushing;
 use crate::world::{Life, SESSION_OF_CHECKS};
 use sluice_engine::base::{Error, Lsn, Result};
-use sluice_engine::db::backup::{settle, Copying};
+use sluice_engine::db::backup::{check_increment, settle, Copied, Copying, PAGES};
 use sluice_engine::db::{Config, Encryption, Engine, FixedKeys, Geometry, Keys, NoHost};
 use sluice_engine::os::sim::{SimOs, SimRng};
 use sluice_engine::os::sync::sleep;
-use sluice_engine::os::Os;
+use sluice_engine::os::{AlignedBuf, File, OpenMode, Os};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 const COPY: &str = "/copy/sluice";
+const LOG: &str = "/copy/sluice/log";
+/// So many backups of 100 are increments, if there is something to rest on.
+const INCREMENT_PERCENT: u64 = 60;
 
 /// A copy that is whole.
 pub struct Backup {
@@ -24,21 +27,34 @@ pub struct Backup {
     end: Lsn,
 }
 
-pub type Backups = Arc<Mutex<Vec<Backup>>>;
+#[derive(Default)]
+pub struct Made {
+    pub of_life: Vec<Backup>,
+    /// The last one as it was copied, also if that was in an earlier life: its store, without the log.
+    last: Option<Arc<SimOs>>,
+}
+
+pub type Backups = Arc<Mutex<Made>>;
 
 /// One backup after the other, as long as others work.
 pub fn back_up_again_and_again(life: &Life, made: &Backups, seed: u64) {
     let mut rng = SimRng::new(seed);
+    let lock = || made.lock().unwrap_or_else(PoisonError::into_inner);
     while life.goes_on() {
-        if let Some(backup) = back_up(life, rng.next_u64()) {
-            made.lock().unwrap_or_else(PoisonError::into_inner).push(backup);
+        let base = lock().last.clone();
+        if let Some(backup) = back_up(life, base, rng.next_u64()) {
+            let last = store_of(&backup.machine).expect("a machine that is well");
+            let mut made = lock();
+            made.last = Some(last);
+            made.of_life.push(backup);
         }
     }
 }
 
 /// Backs the engine up while others work; `None` if there came nothing of it.
-fn back_up(life: &Life, seed: u64) -> Option<Backup> {
+fn back_up(life: &Life, base: Option<Arc<SimOs>>, seed: u64) -> Option<Backup> {
     let mut rng = SimRng::new(seed);
+    let base = base.filter(|_| rng.chance(INCREMENT_PERCENT));
     rest(&mut rng, 60_000);
     let begun = life.engine.begin_backup();
     let Ok(from) = begun.map_err(|error| life.power_off(&error)) else { return None };
@@ -46,7 +62,7 @@ fn back_up(life: &Life, seed: u64) -> Option<Backup> {
         let second = life.engine.begin_backup();
         assert!(matches!(second, Err(Error::Refused(_) | Error::Full { .. })), "{second:?}");
     }
-    let done = copy(life, from, &mut rng);
+    let done = copy(life, from, base.as_ref(), &mut rng);
     // Those who need the room have it at once.
     let is_kept = life.engine.is_backup_kept();
     life.engine.end_backup();
@@ -64,14 +80,22 @@ fn rest(rng: &mut SimRng, most_us: u64) {
     sleep(Duration::from_micros(rng.below(most_us)));
 }
 
-fn copy(life: &Life, from: Lsn, rng: &mut SimRng) -> Result<Option<Backup>> {
+fn copy(
+    life: &Life,
+    from: Lsn,
+    base: Option<&Arc<SimOs>>,
+    rng: &mut SimRng,
+) -> Result<Option<Backup>> {
     let machine = SimOs::new(rng.next_u64());
     let source = Arc::clone(life.os()) as Arc<dyn Os>;
     let target = Arc::clone(&machine) as Arc<dyn Os>;
     target.create_dir(Path::new("/copy"))?;
     let (data, log) = (Path::new("/data"), Path::new("/data/log"));
     let mut copying = Copying::begin((source, data, log), (target, Path::new(COPY)), from)?;
-    let mut parts = copying.store_parts();
+    let mut parts = match base {
+        Some(base) => copying.store_parts_since((&**base, Path::new(COPY)))?,
+        None => copying.store_parts(),
+    };
     while !parts.is_empty() {
         let part = parts.swap_remove(rng.below(parts.len() as u64) as usize);
         copying.copy_store_part(&part, &mut |_| Ok(()))?;
@@ -89,8 +113,65 @@ fn copy(life: &Life, from: Lsn, rng: &mut SimRng) -> Result<Option<Backup>> {
     let end = life.engine.log_durable();
     rest(rng, 20_000);
     copying.copy_log(end, &mut |_| Ok(()))?;
-    copying.finish()?;
-    Ok(Some(Backup { machine, end }))
+    let copied = copying.finish()?;
+    Ok(Some(match base {
+        Some(base) => Backup { machine: laid_over(base, &machine, &copied)?, end },
+        None => Backup { machine, end },
+    }))
+}
+
+fn open(os: &SimOs, name: &Path, create: bool) -> Result<Arc<dyn File>> {
+    os.open(&Path::new(COPY).join(name), OpenMode { create, direct: false })
+}
+
+/// Copies bytes of a file of one machine, from the first place, to the second place of another's.
+fn copy_bytes(from: &dyn File, to: &dyn File, (at, target): (u64, u64), bytes: u64) -> Result<()> {
+    let mut buffer = AlignedBuf::new(bytes as usize);
+    from.read_at(&mut buffer[..bytes as usize], at)?;
+    to.write_at(&buffer[..bytes as usize], target)
+}
+
+fn new_machine() -> Result<Arc<SimOs>> {
+    let machine = SimOs::new(0);
+    ["/copy", COPY, LOG].iter().try_for_each(|dir| machine.create_dir(Path::new(dir)))?;
+    Ok(machine)
+}
+
+/// What an increment needs of the copy that it rests on, apart from that one, which is opened in the end.
+fn store_of(machine: &SimOs) -> Result<Arc<SimOs>> {
+    let kept = new_machine()?;
+    for path in machine.list(Path::new(COPY))? {
+        let Some(name) = path.file_name().map(Path::new).filter(|name| *name != Path::new("log"))
+        else {
+            continue;
+        };
+        let from = open(machine, name, false)?;
+        copy_bytes(&*from, &*open(&kept, name, true)?, (0, 0), from.len()?)?;
+    }
+    Ok(kept)
+}
+
+/// The copy that an increment is together with what it rests on.
+fn laid_over(base: &SimOs, increment: &SimOs, copied: &Copied) -> Result<Arc<SimOs>> {
+    increment.crash();
+    check_increment(increment, Path::new(COPY), (base, Path::new(COPY)), copied)?;
+    let machine = new_machine()?;
+    for (name, bytes) in &copied.files {
+        let (to, from) = (open(&machine, name, true)?, open(increment, name, false)?);
+        if name == Path::new(PAGES) {
+            let below = open(base, name, false)?;
+            copy_bytes(&*below, &*to, (0, 0), below.len()?)?;
+        }
+        to.set_len(*bytes)?;
+        let mut at = 0;
+        for part in copied.parts.iter().filter(|part| part.name == *name) {
+            copy_bytes(&*from, &*to, (at, part.offset), part.bytes)?;
+            at += part.bytes;
+        }
+        to.sync()?;
+    }
+    [LOG, COPY, "/copy"].iter().try_for_each(|dir| machine.sync_dir(Path::new(dir)))?;
+    Ok(machine)
 }
 
 impl Backup {

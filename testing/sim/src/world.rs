@@ -464,8 +464,9 @@ impl World {
 
     /// Each backup of the life that has ended holds what was committed up to its end.
     fn check_backups(&mut self) {
-        let made =
-            std::mem::take(&mut *self.backups.lock().unwrap_or_else(PoisonError::into_inner));
+        let made = std::mem::take(
+            &mut self.backups.lock().unwrap_or_else(PoisonError::into_inner).of_life,
+        );
         let (geometry, ids) = (self.geometry(), self.limits.habits.ids);
         let Some(rng) = &mut self.backup_rng else { return };
         let keys = self.keys.clone();

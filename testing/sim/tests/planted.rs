@@ -176,6 +176,10 @@ fn backup_log_freed_early() {
     is_found(Bug::BackupLogFreedEarly);
 }
 
+fn increment_by_lsn() {
+    is_found(Bug::IncrementByLsn);
+}
+
 fn kept_value_deleted() {
     is_found(Bug::KeptValueDeleted);
 }
@@ -226,6 +230,7 @@ fn main() {
         sorted_run_forgotten,
         backup_segments_reused,
         backup_log_freed_early,
+        increment_by_lsn,
         kept_value_deleted,
         image_not_encrypted,
     ])

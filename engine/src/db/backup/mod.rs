@@ -8,10 +8,14 @@
 //!    to a position that was durable while the engine kept all of it. The rest of the last segment is
 //!    zeros.
 //! 2. The superblock comes last, after all else is durable: a copy that is not whole does not open.
-//! 3. A copy becomes a directory for work by recovery alone ([`settle`]); nothing in it is changed before.
+//! 3. An increment has of the store what a copy made before lacks: all of the page map, and each image that the
+//!    map does not name as that of the copy does. Laid over the copy, piece by piece at their places in
+//!    the file, it is a copy again. Nothing else of the copy is used.
+//! 4. A copy becomes a directory for work by recovery alone ([`settle`]); nothing in it is changed before.
 
 mod copy;
 mod settle;
 
-pub use copy::{Copied, CopiedPart, Copying, Pause};
+pub use crate::store::FilePart;
+pub use copy::{check_increment, Copied, CopiedPart, Copying, Pause, PAGES};
 pub use settle::{key_id, settle, Settled};

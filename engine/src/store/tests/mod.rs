@@ -4,6 +4,7 @@ mod backup;
 mod crash;
 mod faults;
 mod growth;
+mod increments;
 mod large;
 mod leaves;
 mod map;
