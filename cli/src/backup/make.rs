@@ -7,8 +7,10 @@
 //! END            the server goes on                       sync, verification, the list of files
 //! ```
 
+use super::base::Base;
 use super::files::{self, Files, Sink};
-use super::manifest::{Listed, Manifest, Piece, DATA, SETTING};
+use super::identity::{self, RESTORE_ID};
+use super::manifest::{Listed, Manifest, Piece, DATA, ID, SETTING};
 use super::pace::{self, Pace};
 use super::server::{Foreign, Places, Server};
 use super::stream::{Stream, StreamOs};
@@ -53,6 +55,8 @@ pub enum To<'a> {
 
 pub struct Options<'a> {
     pub to: To<'a>,
+    /// The backup that this is an increment on.
+    pub base: Option<Base>,
     pub only_sluice: bool,
     pub rate_bytes: Option<u64>,
     pub wait: Duration,
@@ -66,6 +70,11 @@ impl Options<'_> {
     fn verifies_here(&self) -> bool {
         self.verifies && matches!(self.to, To::Dir(_))
     }
+
+    /// The images of an increment are verified as they are on disk.
+    fn needs_keys(&self) -> bool {
+        self.verifies_here() && self.base.is_none() && self.keys.is_none()
+    }
 }
 
 pub fn run(dsn: &Dsn, options: &Options<'_>) -> Result<()> {
@@ -76,7 +85,7 @@ pub fn run(dsn: &Dsn, options: &Options<'_>) -> Result<()> {
     let places = server.places()?;
     refuse_foreign(&server.foreign()?, options.only_sluice)?;
     let is_encrypted = || key_id(&*RealOs::new(), &places.data_dir.join(ENGINE)).is_some();
-    if options.verifies_here() && options.keys.is_none() && is_encrypted() {
+    if options.needs_keys() && is_encrypted() {
         return Err(
             "the tables are encrypted, so the copy cannot be verified without their keys: give \
                     --key-file or --no-verify"
@@ -143,7 +152,10 @@ fn make(mut server: Server, places: &Places, sink: &Sink, options: &Options<'_>)
     let verifies = options.verifies_here();
     if let (true, Sink::Dir(data)) = (verifies, sink) {
         pace::phase("verifying the copy");
-        verify(&data.join(ENGINE), options.keys.clone())?;
+        match &options.base {
+            Some(base) => base.verify(&data.join(ENGINE), &copied)?,
+            None => verify(&data.join(ENGINE), options.keys.clone())?,
+        }
     }
     manifest.files = listed(copied);
     manifest.files.append(&mut small.listed);
@@ -151,26 +163,30 @@ fn make(mut server: Server, places: &Places, sink: &Sink, options: &Options<'_>)
         Sink::Stream(stream) => stream.finish(&manifest.encode()?)?,
         Sink::Dir(data) => manifest.write(data.parent().unwrap_or(data))?,
     }
-    say(&manifest, held, &options.to, verifies);
+    say(&manifest, held, options);
     Ok(())
 }
 
 /// To standard error, if standard output is the backup.
-fn say(manifest: &Manifest, held: Duration, to: &To<'_>, is_verified: bool) {
-    let place = match to {
+fn say(manifest: &Manifest, held: Duration, options: &Options<'_>) {
+    let place = match options.to {
         To::Dir(dir) => dir.display().to_string(),
         To::Stream(_) => "the stream".into(),
     };
+    let (kind, on) = match &options.base {
+        Some(base) => ("increment", format!(", on {}", base.shown())),
+        None => ("backup", String::new()),
+    };
     let mut lines = vec![format!(
-        "backup of {} MiB in {place}, commits were held for {} ms{}",
+        "{kind} of {} MiB in {place}{on}, commits were held for {} ms{}",
         manifest.bytes() >> 20,
         held.as_millis(),
-        if is_verified { "; verified" } else { "" }
+        if options.verifies_here() { "; verified" } else { "" }
     )];
     lines.extend(manifest.positions().map(|(name, value)| format!("{name} {value}")));
     lines.extend(manifest.facts_of("not_copied").map(|name| format!("not copied: {name}")));
     for line in lines {
-        match to {
+        match options.to {
             To::Dir(_) => report!("{line}"),
             To::Stream(_) => eprintln!("{line}"),
         }
@@ -190,8 +206,15 @@ fn copy(
         Sink::Dir(data) => (RealOs::new(), data.join(ENGINE)),
         Sink::Stream(stream) => (StreamOs::new(stream.clone(), PathBuf::new()), ENGINE.into()),
     };
+    let restore = identity::of_directory(&places.data_dir)?;
     let mut copying = Copying::begin(source, (os, &target), from).map_err(plain)?;
-    let store = copying.store_parts();
+    let store = match &options.base {
+        Some(base) => {
+            base.check_server(restore.as_deref(), server.durable()?)?;
+            base.parts(&mut copying)?
+        }
+        None => copying.store_parts(),
+    };
     let total: u64 = store.iter().map(|part| part.bytes).sum();
     let mut pace = Pace::new("pages and log", total, options.rate_bytes);
     for part in &store {
@@ -228,6 +251,8 @@ fn copy(
 
     let copied = copying.finish().map_err(plain)?;
     facts.push(("log_position".into(), end.to_string()));
+    facts.extend(restore.map(|id| (RESTORE_ID.to_owned(), id)));
+    facts.extend(options.base.iter().flat_map(Base::facts));
     Ok(Made { manifest: Manifest { facts, files: Vec::new() }, held, copied })
 }
 
@@ -288,6 +313,7 @@ impl Rounds {
 fn facts(server: &mut Server, foreign: &[Foreign]) -> Result<Vec<(String, String)>> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let mut facts = vec![
+        (ID.to_owned(), identity::draw()?),
         ("sluice_version".to_owned(), env!("CARGO_PKG_VERSION").to_owned()),
         ("server_version".to_owned(), server.value("SELECT VERSION()")?),
         ("made_at_unix_time".to_owned(), now.to_string()),

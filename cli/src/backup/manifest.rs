@@ -1,5 +1,7 @@
 //! The list of a backup: its place in the binary log, and each of its files with checksums. The list is
 //! written last, so a directory without it is no backup.
+//!
+//! That of an increment begins with another line: a release that does not know increments refuses it.
 
 use crate::Result;
 use sluice_engine::base::checksum::checksum;
@@ -15,7 +17,13 @@ pub const DATA: &str = "data";
 pub const SETTING: &str = "server_option";
 const POSITIONS: [&str; 4] =
     ["binlog_file", "binlog_position", "gtid_binlog_pos", "gtid_slave_pos"];
+/// The first lines begin so.
+const KIND: &str = "sluice backup, format ";
 const HEAD: &str = "sluice backup, format 1";
+const INCREMENT: &str = "sluice backup, format 2";
+/// Facts: the name of the backup, and of an increment that of the one it rests on.
+pub const ID: &str = "backup_id";
+pub const BASE: &str = "base_id";
 
 /// A piece of a file, and its checksum.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,12 +33,27 @@ pub struct Piece {
     pub check: u32,
 }
 
-/// A file of the backup. Bytes outside of all pieces are zeros, or of no use.
+/// A file of the backup, and its length when it is restored. Bytes outside of all pieces are zeros, or of
+/// no use, or in an increment those of what it rests on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
     pub name: PathBuf,
     pub bytes: u64,
     pub pieces: Vec<Piece>,
+}
+
+impl Listed {
+    pub fn piece_bytes(&self) -> u64 {
+        self.pieces.iter().map(|piece| piece.bytes).sum()
+    }
+
+    /// Its length in a backup that has the pieces one after the other, or each at its offset.
+    pub fn stored_bytes(&self, is_packed: bool) -> u64 {
+        match is_packed {
+            true => self.piece_bytes(),
+            false => self.bytes,
+        }
+    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -49,6 +72,22 @@ impl Manifest {
         self.facts.iter().filter(move |fact| fact.0 == name).map(|fact| fact.1.as_str())
     }
 
+    pub fn id(&self) -> Option<&str> {
+        self.fact(ID)
+    }
+
+    /// The name of the backup that this one is an increment on.
+    pub fn base(&self) -> Option<&str> {
+        self.fact(BASE)
+    }
+
+    fn head(&self) -> &'static str {
+        match self.base() {
+            Some(_) => INCREMENT,
+            None => HEAD,
+        }
+    }
+
     /// Where the server stood, names and values; `-` where it has none.
     pub fn positions(&self) -> impl Iterator<Item = (&str, &str)> {
         let value = |name| self.fact(name).filter(|value| !value.is_empty()).unwrap_or("-");
@@ -56,11 +95,11 @@ impl Manifest {
     }
 
     pub fn bytes(&self) -> u64 {
-        self.files.iter().flat_map(|file| &file.pieces).map(|piece| piece.bytes).sum()
+        self.files.iter().map(Listed::piece_bytes).sum()
     }
 
     pub fn encode(&self) -> Result<String> {
-        let mut text = format!("{HEAD}\n");
+        let mut text = format!("{}\n", self.head());
         for (name, value) in &self.facts {
             let _ = writeln!(text, "{name} {}", value.replace('\n', " "));
         }
@@ -84,9 +123,7 @@ impl Manifest {
             return None;
         }
         let mut lines = body.lines();
-        if lines.next()? != HEAD {
-            return None;
-        }
+        let head = lines.next()?;
         let mut found = Manifest::default();
         for line in lines {
             let (word, rest) = line.split_once(' ')?;
@@ -106,7 +143,7 @@ impl Manifest {
                 _ => found.facts.push((word.to_owned(), rest.to_owned())),
             }
         }
-        Some(found)
+        (found.head() == head).then_some(found)
     }
 
     /// Durable when it returns.
@@ -135,8 +172,8 @@ impl Manifest {
 
     /// The list that errors call `shown`.
     pub fn parse(text: &str, shown: &str) -> Result<Manifest> {
-        if !text.starts_with(HEAD) && text.starts_with("sluice backup, format ") {
-            let first = text.lines().next().unwrap_or_default();
+        let first = text.lines().next().unwrap_or_default();
+        if first.starts_with(KIND) && ![HEAD, INCREMENT].contains(&first) {
             return Err(format!(
                 "{shown} is of another release ({first}): restore it with the sluice of that release"
             ));
@@ -179,6 +216,22 @@ mod tests {
         assert_eq!(Manifest::decode(&text), Some(one()));
         assert_eq!(one().bytes(), 8192);
         assert_eq!(one().fact("gtid"), Some("0-1-5,1-2-3"));
+    }
+
+    /// A release that reads format 1 only does not take it for all there is.
+    #[test]
+    fn an_increment_has_a_format_of_its_own() {
+        let mut increment = one();
+        increment.facts.extend([(ID.into(), "b".into()), (BASE.into(), "a".into())]);
+        let text = increment.encode().unwrap();
+        assert!(text.starts_with("sluice backup, format 2\n"));
+        assert_eq!(Manifest::decode(&text), Some(increment.clone()));
+        assert_eq!((increment.id(), increment.base()), (Some("b"), Some("a")));
+        let file = &increment.files[0];
+        assert_eq!((file.stored_bytes(true), file.stored_bytes(false)), (8192, 9000));
+        assert_eq!(one().base(), None);
+        let later = one().encode().unwrap().replace("format 1", "format 3");
+        assert!(Manifest::parse(&later, "it").unwrap_err().contains("of another release"));
     }
 
     /// Also where the user has made the directory, and whatever lies there.

@@ -6,11 +6,15 @@
 //! 2. A backup is whole when its list of files is there (`manifest`): it is written last.
 //! 3. A restore makes nothing that a server would start before all of it is verified and recovered
 //!    (`restore`).
+//! 4. An increment has what another backup lacks (`base`), and a restore lays both over one another (`layers`).
 
+mod base;
 mod binlogs;
 mod files;
 mod finish;
 mod gtid;
+mod identity;
+mod layers;
 mod make;
 mod manifest;
 mod pace;
@@ -22,9 +26,11 @@ mod server;
 mod stream;
 mod until;
 
+use self::base::Base;
 use self::finish::Finish;
 use self::gtid::Gtid;
 use self::make::To;
+use self::restore::Source;
 use self::until::Until;
 use crate::db::Dsn;
 use crate::keys::KeyArgs;
@@ -42,6 +48,9 @@ pub struct BackupArgs {
     /// Directory for the backup, which must be empty or not exist; `-`: a stream to standard output
     #[arg(long, value_name = "DIR|-")]
     to: PathBuf,
+    /// Only what has changed since the backup or increment in this directory: an increment on it
+    #[arg(long, value_name = "DIR", visible_alias = "incremental-basedir")]
+    since: Option<PathBuf>,
     /// Compress the stream by zstd, at level 3 or another
     #[arg(long, value_name = "LEVEL", num_args = 0..=1, require_equals = true, default_missing_value = "3", value_parser = clap::value_parser!(i32).range(1..=19))]
     compress: Option<i32>,
@@ -70,6 +79,10 @@ pub struct RestoreArgs {
     /// Directory of a backup; `-` or a file: a stream, compressed or not
     #[arg(long, value_name = "DIR|FILE|-")]
     from: PathBuf,
+    /// An increment on it, a directory or a stream; several in the order in which they were made, each
+    /// after --with
+    #[arg(long, value_name = "DIR|FILE", visible_alias = "incremental-dir")]
+    with: Vec<PathBuf>,
     /// Data directory of a server that does not run: must be empty or not exist
     #[arg(long, value_name = "DATADIR")]
     to: PathBuf,
@@ -143,6 +156,7 @@ pub fn backup(args: &BackupArgs) -> Result<ExitCode> {
     }
     let options = make::Options {
         to: if is_stream { To::Stream(args.compress) } else { To::Dir(&args.to) },
+        base: args.since.as_deref().map(Base::read).transpose()?,
         only_sluice: args.only_sluice,
         rate_bytes: args.rate_mib.map(|mib| mib << 20),
         wait: Duration::from_secs(args.wait),
@@ -157,10 +171,11 @@ pub fn restore(args: &RestoreArgs) -> Result<ExitCode> {
     signals::catch();
     pace::show(args.progress);
     let options = restore::Options {
+        increments: args.with.iter().map(|path| Source::of(path)).collect(),
         finish: args.finish()?,
         verifies: !args.no_verify,
         keys: args.keys.read()?,
     };
-    restore::run(&restore::Source::of(&args.from), &args.to, &options)?;
+    restore::run(&Source::of(&args.from), &args.to, &options)?;
     Ok(ExitCode::SUCCESS)
 }

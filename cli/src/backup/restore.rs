@@ -1,24 +1,24 @@
 //! `sluice restore`: a data directory made of a backup.
 //!
-//! Everything goes to a directory inside of the target first: each file by its checksums, and then the
-//! engine is recovered there. If the user asks for it, a private server applies binary logs, or makes a
-//! replica (`finish`). Only then its parts get their places, the schema `mysql` last: without it no server
-//! starts.
+//! Everything goes to a directory inside of the target first: each file by its checksums, those of increments
+//! over those of the backup (`layers`), and then the engine is recovered there. If the user asks for it, a
+//! private server applies binary logs, or makes a replica (`finish`). Only then its parts get their places,
+//! the schema `mysql` last: without it no server starts.
 
 use super::files;
 use super::finish::{Finish, Plan};
+use super::identity;
+use super::layers::{self, Layer, Layers};
 use super::make::{verify, ENGINE};
-use super::manifest::{Listed, Manifest, Piece, DATA};
+use super::manifest::Manifest;
 use super::pace::{self, Pace};
 use super::stream;
 use crate::Result;
-use sluice_engine::base::checksum::checksum;
-use sluice_engine::base::Error;
 use sluice_engine::db::backup::{key_id, settle, Settled};
 use sluice_engine::db::{Encryption, Geometry, Host, Keys, Level};
-use sluice_engine::os::{OpenMode, Os, RealOs};
+use sluice_engine::os::RealOs;
 use std::fs::{self, File};
-use std::os::unix::fs::{chown, FileExt, MetadataExt};
+use std::os::unix::fs::{chown, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -26,7 +26,6 @@ const STAGE: &str = "sluice-restore.tmp";
 /// Files of programs that help.
 const WORK: &str = "sluice-restore.work";
 const LAST: &str = "mysql";
-const BUFFER_BYTES: usize = 1 << 20;
 
 /// Where the backup is.
 pub enum Source {
@@ -46,8 +45,10 @@ impl Source {
 }
 
 pub struct Options {
+    /// Increments on the backup, in their order.
+    pub increments: Vec<Source>,
     pub finish: Finish,
-    /// Verify pages and tables that come by a stream: nobody has done that before.
+    /// Verify pages and tables that come by a stream or by increments: nobody has done that before.
     pub verifies: bool,
     /// Of an encrypted backup.
     pub keys: Option<Arc<dyn Keys>>,
@@ -55,42 +56,72 @@ pub struct Options {
 
 pub fn run(from: &Source, to: &Path, options: &Options) -> Result<()> {
     match from {
-        Source::Dir(from) => {
-            let manifest = Manifest::read(from)?;
-            let source = from.join(DATA);
-            manifest.files.iter().try_for_each(|file| check_size(&source, file))?;
-            // What cannot be done is refused before anything is written.
-            let mut plan = options.finish.plan(&manifest)?;
-            restore(to, &options.keys, &mut |stage| {
-                fill(&manifest, &source, stage)?;
-                Ok((manifest.clone(), plan.take()))
-            })
-        }
-        Source::Stream(path) => restore(to, &options.keys, &mut |stage| {
-            let manifest = unpack(path.as_deref(), stage)?;
+        Source::Dir(from) => restore_dir(from, to, options),
+        Source::Stream(_) if !options.increments.is_empty() => Err(
+            "--from is a stream, on which no increment rests: it takes the directory of a backup"
+                .into(),
+        ),
+        Source::Stream(path) => restore(to, &options.keys, &mut |stage, _| {
+            let Layer { shown, manifest, .. } = unpack(path.as_deref(), stage)?;
+            layers::check_full(&shown, &manifest)?;
             let plan = options.finish.plan(&manifest)?;
-            if options.verifies {
-                pace::phase("verifying the copy");
-                verify(&stage.join(ENGINE), options.keys.clone())?;
-            }
+            verify_stage(stage, options)?;
             Ok((manifest, plan))
         }),
     }
 }
 
-/// Puts the files into a directory. Answers their list, and what else is to be done.
-type Fill<'a> = dyn FnMut(&Path) -> Result<(Manifest, Option<Plan>)> + 'a;
+fn restore_dir(from: &Path, to: &Path, options: &Options) -> Result<()> {
+    let gather = |work: &Path| {
+        let layer = |(number, source): (usize, &Source)| match source {
+            Source::Dir(dir) => Layer::open(dir),
+            Source::Stream(path) => unpack(path.as_deref(), &work.join(number.to_string())),
+        };
+        let increments = options.increments.iter().enumerate().map(layer);
+        let layers = Layers::new(Layer::open(from)?, increments.collect::<Result<_>>()?)?;
+        let plan = options.finish.plan(layers.manifest())?;
+        Result::Ok((layers, plan))
+    };
+    // What cannot be done is refused before anything is written, unless a stream is to be unpacked.
+    let is_known = options.increments.iter().all(|source| matches!(source, Source::Dir(_)));
+    let mut known = is_known.then(|| gather(Path::new(""))).transpose()?;
+    restore(to, &options.keys, &mut |stage, work| {
+        let (layers, plan) = match known.take() {
+            Some(known) => known,
+            None => gather(work)?,
+        };
+        layers.fill(stage)?;
+        if layers.has_increments() {
+            verify_stage(stage, options)?;
+        }
+        Ok((layers.manifest().clone(), plan))
+    })
+}
+
+fn verify_stage(stage: &Path, options: &Options) -> Result<()> {
+    if options.verifies {
+        pace::phase("verifying the copy");
+        verify(&stage.join(ENGINE), options.keys.clone())?;
+    }
+    Ok(())
+}
+
+/// Puts the files into a directory, and files that help into another. Answers their list, and what else is
+/// to be done.
+type Fill<'a> = dyn FnMut(&Path, &Path) -> Result<(Manifest, Option<Plan>)> + 'a;
 
 fn restore(to: &Path, keys: &Option<Arc<dyn Keys>>, fill: &mut Fill<'_>) -> Result<()> {
     files::take_empty_dir(to)?;
     let (stage, work) = (to.join(STAGE), to.join(WORK));
     files::make_dir(&stage)?;
-    let staged = fill(&stage).and_then(|(manifest, plan)| {
+    let staged = fill(&stage, &work).and_then(|(manifest, plan)| {
+        let _ = fs::remove_dir_all(&work);
         let settled = recover(&stage, keys.clone())?;
         if let Some(plan) = &plan {
             plan.run(&manifest, &stage, &work)?;
         }
         let _ = fs::remove_dir_all(&work);
+        identity::mark(&stage, &manifest)?;
         place(&stage, to)?;
         Ok((manifest, plan, settled))
     });
@@ -103,37 +134,18 @@ fn restore(to: &Path, keys: &Option<Arc<dyn Keys>>, fill: &mut Fill<'_>) -> Resu
     Ok(())
 }
 
-fn unpack(path: Option<&Path>, stage: &Path) -> Result<Manifest> {
+fn unpack(path: Option<&Path>, data: &Path) -> Result<Layer> {
+    files::make_dir(data)?;
     let mut pace = Pace::new("restoring files", 0, None);
-    match path {
-        None => stream::unpack(std::io::stdin().lock(), stage, &mut pace),
+    let (shown, manifest) = match path {
+        None => ("the stream".into(), stream::unpack(std::io::stdin().lock(), data, &mut pace)?),
         Some(path) => {
-            let file =
-                File::open(path).map_err(|e| format!("cannot read {}: {e}", path.display()))?;
-            stream::unpack(file, stage, &mut pace)
+            let shown = path.display().to_string();
+            let file = File::open(path).map_err(|e| format!("cannot read {shown}: {e}"))?;
+            (shown, stream::unpack(file, data, &mut pace)?)
         }
-    }
-}
-
-fn check_size(source: &Path, file: &Listed) -> Result<()> {
-    let path = source.join(&file.name);
-    let found = fs::metadata(&path);
-    let found = found.map_err(|e| format!("the backup is damaged: {}: {e}", path.display()))?;
-    match found.len() == file.bytes {
-        true => Ok(()),
-        false => Err(format!(
-            "the backup is damaged: {} has {} bytes, not {}",
-            path.display(),
-            found.len(),
-            file.bytes
-        )),
-    }
-}
-
-fn fill(manifest: &Manifest, source: &Path, stage: &Path) -> Result<()> {
-    let os = RealOs::new();
-    let mut pace = Pace::new("restoring files", manifest.bytes(), None);
-    manifest.files.iter().try_for_each(|file| copy(&*os, file, source, stage, &mut pace))
+    };
+    Ok(Layer { shown, manifest, data: data.to_owned() })
 }
 
 fn recover(stage: &Path, keys: Option<Arc<dyn Keys>>) -> Result<Settled> {
@@ -172,44 +184,6 @@ impl Host for Words {
     }
 
     fn lock_wait(&self, _waiter_session: u64, _holder_session: u64) {}
-}
-
-fn copy(os: &dyn Os, file: &Listed, from: &Path, to: &Path, pace: &mut Pace) -> Result<()> {
-    let (path, target) = (from.join(&file.name), to.join(&file.name));
-    if let Some(dir) = target.parent() {
-        files::make_dir(dir)?;
-    }
-    let source = File::open(&path).map_err(|e| format!("cannot read {}: {e}", path.display()))?;
-    let plain = |e: Error| match e {
-        Error::Full { .. } => format!("{}: the disk is full", target.display()),
-        Error::Interrupted => "stopped: nothing is restored".into(),
-        other => other.to_string(),
-    };
-    let made = os.open(&target, OpenMode { create: true, direct: false }).map_err(plain)?;
-    // Also what lies between the pieces: the engine relies on it.
-    if file.bytes > 0 {
-        made.allocate(file.bytes).map_err(plain)?;
-    }
-    let mut buffer = vec![0; BUFFER_BYTES];
-    for Piece { offset, bytes, check } in &file.pieces {
-        let (mut done, mut found) = (0, 0);
-        while done < *bytes {
-            let piece = &mut buffer[..(bytes - done).min(BUFFER_BYTES as u64) as usize];
-            let read = source.read_exact_at(piece, offset + done);
-            read.map_err(|e| format!("cannot read {}: {e}", path.display()))?;
-            found = checksum(found, piece);
-            made.write_at(piece, offset + done).map_err(plain)?;
-            done += piece.len() as u64;
-            pace.step(piece.len() as u64).map_err(plain)?;
-        }
-        if found != *check {
-            return Err(format!(
-                "the backup is damaged: {} has a wrong checksum at offset {offset}",
-                path.display()
-            ));
-        }
-    }
-    made.sync().map_err(plain)
 }
 
 /// All of it is there: it gets its names in the data directory, and belongs to whom that belongs.

@@ -11,7 +11,7 @@
 //! ```
 
 use super::files;
-use super::manifest::{Listed, Manifest};
+use super::manifest::Manifest;
 use super::pace::Pace;
 use crate::Result;
 use sluice_engine::base::checksum::checksum;
@@ -438,12 +438,13 @@ impl Target<'_> {
     /// Exactly the files of the list are there, each with all of its pieces.
     fn check(&mut self, manifest: &Manifest) -> Result<()> {
         self.current = None;
-        for Listed { name, bytes, pieces } in &manifest.files {
+        let is_packed = manifest.base().is_some();
+        for file in &manifest.files {
+            let (name, wanted) = (&file.name, file.piece_bytes());
             let given = self.bytes.remove(name);
-            let wanted: u64 = pieces.iter().map(|piece| piece.bytes).sum();
             let path = self.stage.join(name);
             let length = std::fs::metadata(&path).map(|meta| meta.len()).ok();
-            if given != Some(wanted) || length != Some(*bytes) {
+            if given != Some(wanted) || length != Some(file.stored_bytes(is_packed)) {
                 return Err(format!(
                     "the stream is damaged: {} is not as its list says",
                     name.display()

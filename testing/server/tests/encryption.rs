@@ -168,7 +168,6 @@ fn a_backup_needs_the_keys_to_be_verified_and_restored() {
     let mut case = Case::new("backup");
     case.start(&["--sluice-encrypt=ON"]);
     case.write();
-    let before = case.sum();
     let address = format!("mysql://root@localhost/?socket={}", case.d.socket().display());
     let keys = format!("--key-file={}", case.keys.display());
     let to = case.scratch.path("copy");
@@ -178,6 +177,19 @@ fn a_backup_needs_the_keys_to_be_verified_and_restored() {
     };
     backup(&[]).refuses("give --key-file or --no-verify");
     backup(&[&keys]).ok();
+    // The images of an increment are verified as they are.
+    case.d.run(&[&format!("UPDATE w.t SET b = '{NEEDLE} again' WHERE a <= 900")]);
+    let (before, more) = (case.sum(), case.scratch.path("more"));
+    let mut increment = case.program();
+    increment
+        .args(["backup", &address, "--only-sluice", "--to"])
+        .arg(&more)
+        .arg("--since")
+        .arg(&to);
+    assert!(run(&mut increment).ok().contains("; verified"));
+    let holds = |bytes: &[u8]| bytes.windows(NEEDLE.len()).any(|part| part == NEEDLE.as_bytes());
+    let bare = files(&more.join("data/sluice")).into_iter().find(|(_, bytes)| holds(bytes));
+    assert_eq!(bare.map(|(path, _)| path), None, "a file of the increment shows the needle");
     case.d.stop();
     let inspect = |options: &[&str]| {
         run(case.program().arg("inspect").arg(case.d.data("sluice")).args(options))
@@ -189,7 +201,8 @@ fn a_backup_needs_the_keys_to_be_verified_and_restored() {
     fs::remove_dir_all(&data).expect("an installation that nobody needs");
     let restore = |options: &[&str]| {
         let mut command = case.program();
-        run(command.args(["restore", "--from"]).arg(&to).arg("--to").arg(&data).args(options))
+        command.args(["restore", "--from"]).arg(&to).arg("--with").arg(&more);
+        run(command.arg("--to").arg(&data).args(options))
     };
     restore(&[]).refuses("the files are encrypted with key 1 version 1");
     restore(&[&keys]).ok();

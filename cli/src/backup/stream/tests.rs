@@ -1,7 +1,7 @@
 //! A stream comes back as it was; one that is cut, changed or put together anew does not.
 
 use super::*;
-use crate::backup::manifest::Piece;
+use crate::backup::manifest::{Listed, Piece};
 use std::fs;
 
 /// Takes the bytes of a stream.

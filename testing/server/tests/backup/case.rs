@@ -78,9 +78,29 @@ impl Case {
     }
 
     pub fn backup(&self, name: &str, options: &[&str]) -> Command {
+        self.backup_of(&self.d, name, options)
+    }
+
+    pub fn backup_of(&self, site: &Site, name: &str, options: &[&str]) -> Command {
         let mut command = Command::new(&self.program);
-        let address = format!("mysql://root@localhost/?socket={}", self.d.socket().display());
+        let address = format!("mysql://root@localhost/?socket={}", site.socket().display());
         command.args(["backup", &address, "--to"]).arg(self.to(name)).args(options);
+        command
+    }
+
+    /// An increment on another backup.
+    pub fn increment(&self, name: &str, base: &str) -> Command {
+        let mut command = self.backup(name, &["--since"]);
+        command.arg(self.to(base));
+        command
+    }
+
+    /// A restore of a backup and increments on it.
+    pub fn restore_all(&self, names: &[&str], to: &Path) -> Command {
+        let mut command = self.restore(names[0], to);
+        for name in &names[1..] {
+            command.arg("--with").arg(self.to(name));
+        }
         command
     }
 
@@ -151,6 +171,22 @@ impl Case {
         assert_eq!(self.d.status("Sluice_store_held_bytes"), 0, "pages");
         assert!(!self.d.data("sluice/superblock.backup").exists());
     }
+}
+
+/// What a server has, to be compared.
+pub fn state(site: &Site) -> Vec<Vec<String>> {
+    let tables = "SELECT CONCAT('`', table_schema, '`.`', table_name, '`') FROM \
+                  information_schema.tables WHERE table_schema IN ('w', 'odd-näme') AND \
+                  table_type = 'BASE TABLE' ORDER BY 1";
+    let sums = site
+        .rows(tables)
+        .concat()
+        .into_iter()
+        .flat_map(|name| site.rows(&format!("CHECKSUM TABLE {name}")));
+    let mut found: Vec<Vec<String>> = sums.collect();
+    found.extend(site.rows("SELECT user, select_priv FROM mysql.user ORDER BY 1"));
+    found.extend(site.rows("XA RECOVER"));
+    found
 }
 
 /// Makes the tables of InnoDB in `mysql`, and starts again: a server that began without them does not use

@@ -4,6 +4,7 @@
 //! `cargo test --release --workspace --test backup [NAME]`, after `make build`.
 
 mod case;
+mod increments;
 mod replica;
 mod snapshot;
 mod stream;
@@ -51,6 +52,23 @@ fn change_tables(site: &Site, end: &Arc<AtomicBool>) -> std::thread::JoinHandle<
     })
 }
 
+/// A restored server that starts from these GTIDs as a replica gets to the state of the original.
+fn gets_there(case: &Case, r: &mut Site, gtid: &str, port: &Port) {
+    upgrade(r);
+    r.run(&[&format!("SET GLOBAL gtid_slave_pos = '{gtid}'")]);
+    follow(r, port);
+    catch_up(r, &case.d);
+    let names = "SELECT CONCAT('`', table_schema, '`.`', table_name, '`') FROM \
+                 information_schema.tables WHERE table_schema IN ('w', 'odd-näme') AND \
+                 table_type = 'BASE TABLE' ORDER BY 1";
+    assert_eq!(r.rows(names), case.d.rows(names), "tables");
+    for name in case.d.rows(names).concat() {
+        let checksum = format!("CHECKSUM TABLE {name}");
+        assert_eq!(r.rows(&checksum), case.d.rows(&checksum));
+        assert_eq!(r.rows(&format!("CHECK TABLE {name}"))[0][3], "OK", "{name}");
+    }
+}
+
 /// A replica that starts from the backup's GTIDs gets to the state of the original. Were a transaction
 /// missing in the backup, or one too many in it, it would not: rows would be missing, keys twice, or
 /// numbers other ones.
@@ -83,20 +101,7 @@ fn a_backup_under_load_is_exact() {
     assert_eq!(r.value(sums), "1", "parts of transactions");
     let rows: usize = r.value("SELECT COUNT(*) FROM w.s").parse().expect("a number");
     assert!(rows > before && rows < keys.len(), "{before}, {rows}, {}", keys.len());
-    upgrade(&mut r);
-    let gtid = case.fact("b", "gtid_binlog_pos");
-    r.run(&[&format!("SET GLOBAL gtid_slave_pos = '{gtid}'")]);
-    follow(&r, &port);
-    catch_up(&r, &case.d);
-    let names = "SELECT CONCAT('`', table_schema, '`.`', table_name, '`') FROM \
-                 information_schema.tables WHERE table_schema IN ('w', 'odd-näme') AND \
-                 table_type = 'BASE TABLE' ORDER BY 1";
-    assert_eq!(r.rows(names), case.d.rows(names), "tables");
-    for name in case.d.rows(names).concat() {
-        let checksum = format!("CHECKSUM TABLE {name}");
-        assert_eq!(r.rows(&checksum), case.d.rows(&checksum));
-        assert_eq!(r.rows(&format!("CHECK TABLE {name}"))[0][3], "OK", "{name}");
-    }
+    gets_there(&case, &mut r, &case.fact("b", "gtid_binlog_pos"), &port);
     assert_eq!(r.value("CALL w.pr()"), "proc");
     r.stop();
     case.d.stop();

@@ -1,6 +1,6 @@
 //! A restore that applies kept binary logs: exactly up to the place that was asked for, or nothing at all.
 
-use crate::case::{is_empty, Case};
+use crate::case::{is_empty, state, Case};
 use sluice_rig::tool::{run, says, signal, spawn, wait};
 use sluice_server_tests::site::Site;
 use sluice_server_tests::wait_until;
@@ -8,22 +8,6 @@ use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Duration;
-
-/// What a server has, to be compared.
-fn state(site: &Site) -> Vec<Vec<String>> {
-    let tables = "SELECT CONCAT('`', table_schema, '`.`', table_name, '`') FROM \
-                  information_schema.tables WHERE table_schema IN ('w', 'odd-näme') AND \
-                  table_type = 'BASE TABLE' ORDER BY 1";
-    let sums = site
-        .rows(tables)
-        .concat()
-        .into_iter()
-        .flat_map(|name| site.rows(&format!("CHECKSUM TABLE {name}")));
-    let mut found: Vec<Vec<String>> = sums.collect();
-    found.extend(site.rows("SELECT user, select_priv FROM mysql.user ORDER BY 1"));
-    found.extend(site.rows("XA RECOVER"));
-    found
-}
 
 /// A place that a restore can be asked for, and what is there.
 struct Place {
