@@ -11,9 +11,9 @@
 
 use super::codec;
 use super::node::{entry_bytes, fence_prefix_len, separator, BODY_BYTES, CHILD_BYTES, LEVEL_MAX};
-use super::record::log_and_apply;
 use super::tree::{check_key, check_value, Tree};
 use crate::base::{Error, PageId, Result};
+use crate::buffer::WriteGuard;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -161,7 +161,7 @@ impl<'a> Builder<'a> {
         let page: PageId = env.allocate();
         let mut guard = env.pool.create(page, self.tree.id)?;
         self.put_node(level, entries, high)?;
-        log_and_apply(&env, self.tree.id, &[], &mut [(&mut guard, &self.change)], &mut []);
+        self.log_and_apply(&mut guard);
         drop(guard);
         self.levels[level].has_closed = true;
         let low = self.levels[level].low.clone();
@@ -173,8 +173,14 @@ impl<'a> Builder<'a> {
         tree.env.wal.admit_owed()?;
         let mut root = tree.write_root()?;
         self.put_node(level, self.levels[level].pending.len(), None)?;
-        log_and_apply(&tree.env, tree.id, &[], &mut [(&mut root, &self.change)], &mut []);
+        self.log_and_apply(&mut root);
         Ok(())
+    }
+
+    fn log_and_apply(&self, page: &mut WriteGuard) {
+        let pages = &mut [(page, &self.change[..])];
+        let appended = self.tree.log_and_apply(&[], pages, &mut []);
+        self.tree.bytes.built(appended);
     }
 
     fn put_node(&mut self, level: usize, entries: usize, high: Option<&[u8]>) -> Result<()> {

@@ -3,7 +3,6 @@
 
 use super::codec;
 use super::node::{fence_prefix_len, Node, BODY_BYTES, MERGED_BYTES_MAX, UNDERFULL_BYTES};
-use super::record::log_and_apply;
 use super::split::{put_entries, put_part};
 use super::tree::Tree;
 use crate::base::{PageId, Result};
@@ -89,7 +88,7 @@ impl Tree {
         put_entries(&mut merged, a, 0..a.count(), prefix_len, true);
         put_entries(&mut merged, b, 0..b.count(), prefix_len, a.count() == 0);
         let pages = &mut [(parent, &above[..]), (left, &merged[..])];
-        log_and_apply(&self.env, self.id, &[], pages, &mut [right]);
+        self.log_and_apply(&[], pages, &mut [right]);
     }
 
     /// While the root has one child, it takes over that child's content.
@@ -106,7 +105,7 @@ impl Tree {
             let content = Node::new(&child);
             put_part(&mut change, content, 0..content.count(), (content.low(), content.high()));
             let pages = &mut [(&mut root, &change[..])];
-            log_and_apply(&self.env, self.id, &[], pages, &mut [&mut child]);
+            self.log_and_apply(&[], pages, &mut [&mut child]);
             drop(child);
             drop(root);
             self.env.pool.free(freed);

@@ -44,6 +44,7 @@ mod sweep;
 #[cfg(test)]
 mod tests;
 mod tree;
+mod tree_bytes;
 mod verify;
 
 pub use apply::change_creates_page;
@@ -55,4 +56,5 @@ pub use inspect::{describe_change, view_page, NodeView};
 pub use record::{decode_record, RECORD_TREE};
 pub use scan::{Direction, LeafEnd};
 pub use tree::{EntryEdit, Tree};
+pub use tree_bytes::{TreeBytes, TreeBytesNow};
 pub use verify::check_page;

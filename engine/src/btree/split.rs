@@ -6,7 +6,6 @@ use super::node::{
     common_prefix_len, entry_bytes, fence_prefix_len, separator, Found, Node, BODY_BYTES,
     CHILD_BYTES,
 };
-use super::record::log_and_apply;
 use super::tree::Tree;
 use crate::base::{checked, PageId, Result};
 use crate::buffer::WriteGuard;
@@ -72,7 +71,7 @@ impl Tree {
         codec::put_init(&mut grown, self.id, node.level() + 1, (&[], None), 1);
         codec::put_entry(&mut grown, &[], &child_id.0.to_le_bytes());
         let pages = &mut [(root, &grown[..]), (&mut child, &moved[..])];
-        log_and_apply(&self.env, self.id, &[], pages, &mut []);
+        self.log_and_apply(&[], pages, &mut []);
         Ok(())
     }
 
@@ -94,7 +93,7 @@ impl Tree {
         let node = Node::new(left);
         put_part(&mut moved, node, split.keep..node.count(), (separator, node.high()));
         let pages = &mut [(parent, &above[..]), (left, &kept[..]), (&mut right, &moved[..])];
-        log_and_apply(&self.env, self.id, &[], pages, &mut []);
+        self.log_and_apply(&[], pages, &mut []);
         Ok(())
     }
 
@@ -111,7 +110,7 @@ impl Tree {
         }
         let mut change = Vec::new();
         codec::put_remove_many(&mut change, &dead);
-        log_and_apply(&self.env, self.id, &[], &mut [(leaf, &change)], &mut []);
+        self.log_and_apply(&[], &mut [(leaf, &change)], &mut []);
         true
     }
 }

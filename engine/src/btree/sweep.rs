@@ -2,7 +2,6 @@
 
 use super::codec;
 use super::node::{Node, UNDERFULL_BYTES};
-use super::record::log_and_apply;
 use super::tree::Tree;
 use crate::base::Result;
 
@@ -40,7 +39,7 @@ impl Tree {
         }
         let mut change = Vec::new();
         codec::put_remove_many(&mut change, &slots);
-        log_and_apply(&self.env, self.id, &[], &mut [(&mut leaf, &change)], &mut []);
+        self.log_and_apply(&[], &mut [(&mut leaf, &change)], &mut []);
         let node = Node::new(&leaf);
         let underfull = node.used() < UNDERFULL_BYTES || node.count() == 0;
         let is_root = leaf.page() == self.root;

@@ -5,6 +5,7 @@ use super::env::Env;
 use super::need::{fits, Need};
 use super::node::{Found, Node, UNDERFULL_BYTES};
 use super::record::log_and_apply;
+use super::tree_bytes::TreeBytes;
 use crate::base::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::base::{Error, PageId, Result, TreeId};
 use crate::buffer::WriteGuard;
@@ -41,6 +42,7 @@ pub struct Tree {
     pub(super) env: Arc<Env>,
     pub(super) id: TreeId,
     pub(super) root: PageId,
+    pub(super) bytes: Arc<TreeBytes>,
 }
 
 thread_local! {
@@ -51,7 +53,7 @@ thread_local! {
 impl Tree {
     /// Reads nothing: the root is looked at by the first operation.
     pub fn open(env: Arc<Env>, id: TreeId, root: PageId) -> Arc<Tree> {
-        Arc::new(Tree { env, id, root })
+        Arc::new(Tree { env, id, root, bytes: Arc::default() })
     }
 
     /// A new empty tree; its record is in the log, not flushed.
@@ -59,11 +61,12 @@ impl Tree {
         env.wal.admit_owed()?;
         let root = env.allocate();
         let mut guard = env.pool.create(root, id)?;
+        let tree = Tree::open(env, id, root);
         let mut change = Vec::new();
         codec::put_init(&mut change, id, 0, (&[], None), 0);
-        log_and_apply(&env, id, &[], &mut [(&mut guard, &change)], &mut []);
+        tree.log_and_apply(&[], &mut [(&mut guard, &change)], &mut []);
         drop(guard);
-        Ok(Arc::new(Tree { env, id, root }))
+        Ok(tree)
     }
 
     pub fn id(&self) -> TreeId {
@@ -72,6 +75,23 @@ impl Tree {
 
     pub fn root(&self) -> PageId {
         self.root
+    }
+
+    /// What was written for it.
+    pub fn bytes(&self) -> &Arc<TreeBytes> {
+        &self.bytes
+    }
+
+    /// Appends one record for all pages and applies it to them, under their exclusive latches.
+    pub(super) fn log_and_apply(
+        &self,
+        note: &[u8],
+        pages: &mut [(&mut WriteGuard, &[u8])],
+        freed: &mut [&mut WriteGuard],
+    ) -> Appended {
+        let appended = log_and_apply(&self.env, self.id, note, pages, freed);
+        self.bytes.logged(appended);
+        appended
     }
 
     /// Calls `f` with the value of `key`, under the leaf's shared latch: `f` must not block.
@@ -133,7 +153,7 @@ impl Tree {
                 Ok(slot) => codec::put_replace(change, bytes, node, slot, value),
                 Err(slot) => codec::put_insert(change, slot, &key[node.prefix_len()..], value),
             }
-            log_and_apply(&self.env, self.id, note, &mut [(leaf, change)], &mut [])
+            self.log_and_apply(note, &mut [(leaf, change)], &mut [])
         })
     }
 
@@ -147,7 +167,7 @@ impl Tree {
         let mut change = Vec::with_capacity(4);
         codec::put_remove(&mut change, slot);
         let pages = &mut [(&mut leaf, &change[..])];
-        let appended = log_and_apply(&self.env, self.id, note, pages, &mut []);
+        let appended = self.log_and_apply(note, pages, &mut []);
         let node = Node::new(&leaf);
         // Not at every removal: the neighbours may be too full to merge with.
         let try_merge = node.used() < UNDERFULL_BYTES && node.count() % 8 == 0;

@@ -7,7 +7,7 @@ use super::pool::{page_lsn_of, Pool};
 use super::table::{Shard, SHARDS};
 use crate::base::{Error, Lsn, PageId, Result, PAGE_BYTES};
 use crate::os::planted::{self, Bug};
-use crate::store::PageWrite;
+use crate::store::{Cause, PageWrite};
 use std::sync::atomic::{Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::Arc;
 use std::time::Duration;
@@ -62,6 +62,16 @@ pub(super) enum Patience {
     Wait,
     /// The caller may hold latches: pages in use are passed over.
     Try,
+}
+
+impl Patience {
+    /// Only a checkpoint waits for pages.
+    fn cause(self) -> Cause {
+        match self {
+            Patience::Wait => Cause::Checkpoint,
+            Patience::Try => Cause::Eviction,
+        }
+    }
 }
 
 /// Claims slot `i` if it is dirty and nobody writes it.
@@ -165,7 +175,7 @@ impl Pool {
         if writes.is_empty() {
             return Ok(Written::default());
         }
-        let mut unwritten = match self.store.write(&writes) {
+        let mut unwritten = match self.store.write(patience.cause(), &writes) {
             Ok(unwritten) => unwritten,
             Err(error) => {
                 copied.iter().for_each(|meta| self.settle(meta, Fate::NotStored));

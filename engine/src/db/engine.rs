@@ -5,6 +5,7 @@ use super::callbacks::Killed;
 use super::checkpoints::{CheckpointState, Checkpoints};
 use super::config::{Compression, Config, FlushAtCommit, Host};
 use super::lease::{Lease, Purpose};
+use super::log_shares::LogShares;
 use super::long_counters::LongCounters;
 use super::pace::Point;
 use super::sessions::Sessions;
@@ -68,6 +69,7 @@ pub struct Engine {
     /// For how long the last measurement of room on the disk is good.
     pub(crate) lease: Lease,
     pub(crate) long_values: LongCounters,
+    pub(crate) log_shares: LogShares,
     /// What the error log was told already.
     pub(crate) reported_damage: Mutex<HashSet<String>>,
     pub(crate) unreadable: Unreadable,
@@ -131,6 +133,7 @@ impl Engine {
             sessions: Sessions::new(),
             lease: Lease::default(),
             long_values: LongCounters::default(),
+            log_shares: LogShares::default(),
             reported_damage: Mutex::ranked(Rank::ReportedDamage, HashSet::default()),
             _lock: parts.lock,
         })

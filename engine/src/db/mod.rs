@@ -32,6 +32,7 @@ mod ddl;
 mod engine;
 pub mod inspect;
 mod lease;
+mod log_shares;
 mod long_counters;
 mod pace;
 mod records;
@@ -48,6 +49,7 @@ mod tests;
 mod unreadable;
 mod upkeep;
 mod workers;
+mod writes;
 
 pub use crate::binlog::{Binlog, Completion, Decision, Fallback, Setting, Verdict, Write};
 pub use crate::btree::{Direction, RangeEstimate};
@@ -65,3 +67,4 @@ pub use rows::{Entry, Part, RowWrite, TableCursor as Cursor, Trx, Wanted, ABSENT
 #[cfg(feature = "sim")]
 pub use simulated::take_ddl_ends;
 pub use tables::{IndexSpec, Table, TableSize, TableSpec};
+pub use writes::{WritesOf, WrittenBytes};

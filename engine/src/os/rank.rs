@@ -89,6 +89,8 @@ ranks! {
     PageLatch,
 
     // Looked at for a moment; the order is that of the few that are held for another.
+    /// `db`: which part of the written log is whose.
+    LogShares,
     /// `db`: the open tables.
     Tables,
     Sessions,

@@ -40,6 +40,8 @@ struct World {
     clock_ns: u64,
     /// Calls that change something, counted; faults and crash points refer to this number.
     mutations: u64,
+    /// Given to calls that have succeeded.
+    written_bytes: u64,
     fail_at: Option<(u64, Fault)>,
     /// Reads of files whose names begin so fail with EIO.
     fail_reads_of: Option<&'static str>,
@@ -206,6 +208,11 @@ impl SimOs {
     /// Room that all files take: their lengths without holes.
     pub fn used_bytes(&self) -> u64 {
         self.world.lock().used_bytes()
+    }
+
+    /// Bytes of all writes that have succeeded so far.
+    pub fn written_bytes(&self) -> u64 {
+        self.world.lock().written_bytes
     }
 
     /// Changing calls so far.
@@ -654,7 +661,9 @@ impl File for SimFile {
         self.with(op, true, |inode| {
             inode.write(buf, offset);
             Ok(())
-        })
+        })?;
+        self.handle.world.lock().written_bytes += buf.len() as u64;
+        Ok(())
     }
 
     fn write_durable(&self, buf: &[u8], offset: u64) -> Result<()> {

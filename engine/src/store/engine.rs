@@ -16,6 +16,7 @@ use super::state::State;
 use super::sums::Sums;
 use super::superblock::{self, Superblock, SLOTS};
 use super::victim::Collector;
+use super::written::{Cause, WrittenPages};
 use super::{PageWrite, StoreOptions};
 use crate::base::{Error, Lsn, PageId, Result, TreeId, BLOCK_BYTES, PAGE_BYTES};
 use crate::cipher::{self, Cipher};
@@ -239,7 +240,7 @@ impl Store {
     /// checkpoint. `Full` leaves some of them written, and all may be written again. The caller
     /// has at most one write of a page in flight. The answer names the pages that were not written,
     /// because their leaf of the map cannot be read.
-    pub fn write(&self, pages: &[PageWrite<'_>]) -> Result<Vec<(PageId, Error)>> {
+    pub fn write(&self, cause: Cause, pages: &[PageWrite<'_>]) -> Result<Vec<(PageId, Error)>> {
         self.check_poison()?;
         let mut records = Vec::with_capacity(pages.len());
         for write in pages {
@@ -262,7 +263,7 @@ impl Store {
         });
         add(&self.counters.images, records.len() as u64);
         add(&self.counters.image_bytes, records.iter().map(|r| r.bytes.len() as u64).sum());
-        self.append(StreamKind::Fresh, &records, &|state, i, place| {
+        self.append(cause, &records, &|state, i, place| {
             state.publish(&records[i], place);
         })?;
         Ok(unwritten)
@@ -272,7 +273,7 @@ impl Store {
     /// and before its segment can be closed.
     pub(super) fn append(
         &self,
-        kind: StreamKind,
+        cause: Cause,
         records: &[Packed],
         publish: &dyn Fn(&mut State, usize, u64),
     ) -> Result<()> {
@@ -283,7 +284,7 @@ impl Store {
             let segments = &mut self.state.write().segments;
             segments.release(&segments.releasable(), self.epochs.now());
         }
-        let mut next = 0;
+        let (kind, mut next) = (cause.stream(), 0);
         while next < records.len() {
             let mut stream = self.pages.stream(kind);
             let mut placed = Vec::new();
@@ -295,6 +296,7 @@ impl Store {
             {
                 let mut state = self.state.write();
                 for (i, &place) in placed.iter().enumerate() {
+                    state.count_written(&records[next + i], cause);
                     publish(&mut state, next + i, place);
                 }
                 if let (true, Some(segment)) = (full, stream.segment()) {
@@ -338,6 +340,11 @@ impl Store {
     /// Pages that it has.
     pub fn pages(&self) -> u64 {
         self.state.read().pages
+    }
+
+    /// Records written by tree and cause.
+    pub fn written(&self) -> WrittenPages {
+        self.state.read().written.clone()
     }
 
     /// Whether writes of the tree's pages are dropped: it is being freed.

@@ -6,10 +6,10 @@
 use super::counters::add;
 use super::engine::{is_named, Store};
 use super::entry::MapEntry;
-use super::pages::StreamKind;
 use super::record::{self, Packed};
 use super::segments::Life;
 use super::victim::{Live, Victim};
+use super::written::Cause;
 use crate::base::{Error, PageId, Result, BLOCK_BYTES};
 use crate::os::AlignedBuf;
 use std::cell::Cell;
@@ -186,7 +186,7 @@ impl Store {
             }
         }
         let moved_bytes = Cell::new(0);
-        let done = self.append(StreamKind::Survivors, &records, &|state, i, place| {
+        let done = self.append(Cause::Gc, &records, &|state, i, place| {
             let (page, old) = entries[i];
             if state.swap(page, old, records[i].entry_at(place)) {
                 moved_bytes.set(moved_bytes.get() + old.record_bytes() as u64);

@@ -72,6 +72,7 @@ mod superblock;
 #[cfg(test)]
 mod tests;
 mod victim;
+mod written;
 
 pub use crate::base::compress::Compression;
 pub use backup::{FilePart, PinnedStore};
@@ -80,6 +81,7 @@ pub use entry::PAGE_ID_MAX;
 pub use increment::{CopiedStore, PackedPiece};
 pub use inspect::{file_names, PagePlace, StoreFiles, StoreHeader};
 pub use policy::SPACE_PERCENT;
+pub use written::{Cause, PageBytes};
 
 use crate::base::{Lsn, PageId, TreeId};
 use crate::cipher::Cipher;

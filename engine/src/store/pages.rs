@@ -73,6 +73,8 @@ pub struct PagesFile {
     writing: Mutex<()>,
     written_since_sync: AtomicU64,
     pub written_bytes: AtomicU64,
+    /// Of `written_bytes`, what is no record. It counts before it is written.
+    pub padding_bytes: AtomicU64,
     pub read_bytes: AtomicU64,
     pub memory_reads: AtomicU64,
 }
@@ -96,6 +98,7 @@ impl PagesFile {
             writing: Mutex::ranked(Rank::StoreWriting, ()),
             written_since_sync: AtomicU64::new(0),
             written_bytes: AtomicU64::new(0),
+            padding_bytes: AtomicU64::new(0),
             read_bytes: AtomicU64::new(0),
             memory_reads: AtomicU64::new(0),
         }
@@ -137,6 +140,7 @@ impl PagesFile {
         let len = stream.used.next_multiple_of(BLOCK_BYTES);
         assert!(len <= bytes.len());
         assert!(stream.start + len as u64 <= stream.end);
+        self.padding_bytes.fetch_add((len - stream.used) as u64, Relaxed);
         // Readers look at the open chunk first, then at the tail.
         self.tail.write().insert(stream.start, Arc::new(Chunk { bytes, len }));
         self.open_start[kind as usize].store(NOWHERE, Release);

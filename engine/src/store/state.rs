@@ -5,6 +5,7 @@ use super::map::{Lookup, PageMap};
 use super::record::Packed;
 use super::segments::SegmentTable;
 use super::sums::{Sums, TreeUse};
+use super::written::{Cause, WrittenPages};
 use crate::base::{Lsn, PageId, TreeId};
 use crate::os::hash::{HashMap, HashSet};
 
@@ -24,6 +25,7 @@ pub struct State {
     pub max_page: PageId,
     /// Highest LSN that any entry ever named.
     pub max_lsn: Lsn,
+    pub written: WrittenPages,
 }
 
 /// What a checkpoint makes durable: the map as it was at one moment, as changes.
@@ -49,6 +51,7 @@ impl State {
             not_freed: Vec::new(),
             max_page: PageId::ZERO,
             max_lsn: sums.max_lsn,
+            written: WrittenPages::default(),
         }
     }
 
@@ -77,6 +80,15 @@ impl State {
         }
         self.pages -= 1;
         self.changed_trees.insert(old.tree());
+    }
+
+    /// A record has its place in the pages file.
+    pub fn count_written(&mut self, record: &Packed, cause: Cause) {
+        let bytes = record.bytes.len() as u64;
+        match self.dropped.contains_key(&record.tree) {
+            true => self.written.count_dropped(cause, bytes),
+            false => self.written.count(record.tree, cause, bytes),
+        }
     }
 
     /// The newest record of a page lies at `place` now.
@@ -116,6 +128,7 @@ impl State {
 
     /// From now on writes of the tree's pages are dropped. Answers where freeing them goes on.
     pub fn drop_tree(&mut self, tree: TreeId) -> usize {
+        self.written.drop_tree(tree);
         *self.dropped.entry(tree).or_insert(0)
     }
 

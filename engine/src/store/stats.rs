@@ -11,6 +11,8 @@ pub struct StoreStats {
     pub image_bytes: u64,
     /// All that was written to the pages file: records of callers and of GC, and padding.
     pub written_bytes: u64,
+    /// Padding of blocks between records.
+    pub padding_bytes: u64,
     /// Records copied by GC.
     pub gc_bytes: u64,
     /// Map snapshots and change log.
@@ -65,6 +67,7 @@ impl Store {
             images: get(&self.counters.images),
             image_bytes: get(&self.counters.image_bytes),
             written_bytes: get(&self.pages.written_bytes),
+            padding_bytes: get(&self.pages.padding_bytes),
             gc_bytes: get(&self.counters.gc_bytes),
             map_bytes: get(&self.counters.map_bytes),
             superblock_bytes: get(&self.counters.superblock_bytes),

@@ -60,12 +60,16 @@ impl Trees {
         self.by_id.read().get(&id).cloned()
     }
 
-    pub fn remove(&self, id: TreeId) {
+    /// Answers the gate that was closed.
+    pub fn remove(&self, id: TreeId) -> Option<Arc<TreeGate>> {
         // Closing waits for those inside: not under the lock by which all others find their gates.
-        let gate = self.by_id.write().remove(&id);
-        if let Some(gate) = gate {
-            gate.close();
-        }
+        let gate = self.by_id.write().remove(&id)?;
+        gate.close();
+        Some(gate)
+    }
+
+    pub fn all(&self) -> Vec<Arc<TreeGate>> {
+        self.by_id.read().values().cloned().collect()
     }
 
     pub fn ids(&self) -> Vec<TreeId> {

@@ -257,6 +257,8 @@ impl Wal {
             flush_wait_ns: value(&c.flush_wait_ns),
             writes: value(&c.writes),
             written_bytes: value(&c.written_bytes),
+            record_bytes: value(&c.record_bytes),
+            record_stored_bytes: value(&c.record_stored_bytes),
             made_bytes: segments.made_bytes,
             segments_kept: segments.live.saturating_sub(spare),
             segments_spare: spare.min(segments.live),

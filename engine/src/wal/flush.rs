@@ -254,6 +254,8 @@ impl Wal {
         let plain = |from, to| leading.pieces(from, to).into_iter().map(Stored::Plain);
         for batch in batches {
             let (header, packed) = io.packer.pack(leading, batch)?;
+            count(&self.counters.record_bytes, batch.body_bytes());
+            count(&self.counters.record_stored_bytes, batch.stored_bytes(&header));
             self.segments.note(&match planted::is(Bug::PackedTakenForPlain) {
                 true => BatchHeader { packed: None, ..header },
                 false => header,

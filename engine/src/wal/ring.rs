@@ -123,8 +123,14 @@ impl Sealed {
         block_up(self.end)
     }
 
-    fn body_bytes(&self) -> u64 {
+    /// Its records.
+    pub fn body_bytes(&self) -> u64 {
         self.end - self.start - self.head_bytes
+    }
+
+    /// What its records take in the file.
+    pub fn stored_bytes(&self, header: &BatchHeader) -> u64 {
+        header.packed.map_or(self.body_bytes(), |packed| packed.bytes - self.head_bytes)
     }
 }
 

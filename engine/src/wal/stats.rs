@@ -21,6 +21,9 @@ pub struct WalStats {
     pub flush_wait_ns: u64,
     pub writes: u64,
     pub written_bytes: u64,
+    /// Records in the written batches, and what they take there: it is less if they are packed.
+    pub record_bytes: u64,
+    pub record_stored_bytes: u64,
     /// Written to make segments: headers, and the zeros of new ones.
     pub made_bytes: u64,
     pub segments_kept: u64,
@@ -50,6 +53,8 @@ pub(super) struct Counters {
     pub flush_wait_ns: AtomicU64,
     pub writes: AtomicU64,
     pub written_bytes: AtomicU64,
+    pub record_bytes: AtomicU64,
+    pub record_stored_bytes: AtomicU64,
     pub segments_late: AtomicU64,
     pub cache_reads: AtomicU64,
     pub disk_reads: AtomicU64,

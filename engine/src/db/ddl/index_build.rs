@@ -117,8 +117,10 @@ impl IndexBuild {
         let compression = super::statements::compression_of(self.def.compression);
         engine.pool.set_tree_compression(def.tree, compression);
         let dir = &engine.config.data_dir;
+        let gate = engine.ctx.trees.get(def.tree).ok_or(Error::NotFound)?;
         let sorter = Sorter::new(Arc::clone(&engine.os), dir, def.tree.0, MEMORY_BYTES)
-            .hiding(engine.encrypts());
+            .hiding(engine.encrypts())
+            .counted_by(gate.tree().bytes());
         self.new.push(NewIndex { def, sorter: Some(sorter) });
         Ok(def)
     }

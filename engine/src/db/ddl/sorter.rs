@@ -6,6 +6,7 @@
 
 use crate::base::codec::{put_varint, Reader};
 use crate::base::{Error, Result};
+use crate::btree::TreeBytes;
 use crate::cipher::Veil;
 use crate::os::planted::{self, Bug};
 use crate::os::{File, OpenMode, Os, SIMULATED};
@@ -47,6 +48,7 @@ struct Spill {
     len: u64,
     /// If the directory is to be encrypted.
     veil: Option<Veil>,
+    counted: Arc<TreeBytes>,
 }
 
 impl Spill {
@@ -56,6 +58,7 @@ impl Spill {
         }
         self.file.write_at(bytes, self.len)?;
         self.len += bytes.len() as u64;
+        self.counted.sorted(bytes.len() as u64);
         bytes.clear();
         Ok(())
     }
@@ -90,6 +93,8 @@ pub(in crate::db) struct Sorter {
     memory_bytes: usize,
     /// Whether the file is encrypted.
     hides: bool,
+    /// Told what the file takes.
+    counted: Arc<TreeBytes>,
     bytes: Vec<u8>,
     spans: Vec<Span>,
     spill: Option<Spill>,
@@ -103,6 +108,7 @@ impl Sorter {
             path: path_of(dir, tree),
             memory_bytes,
             hides: false,
+            counted: Arc::default(),
             bytes: Vec::new(),
             spans: Vec::new(),
             spill: None,
@@ -112,6 +118,10 @@ impl Sorter {
 
     pub fn hiding(self, hides: bool) -> Sorter {
         Sorter { hides, ..self }
+    }
+
+    pub fn counted_by(self, counted: &Arc<TreeBytes>) -> Sorter {
+        Sorter { counted: Arc::clone(counted), ..self }
     }
 
     pub fn push(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
@@ -153,7 +163,8 @@ impl Sorter {
         if self.spill.is_none() {
             let file = self.os.open(&self.path, OpenMode { create: true, direct: false })?;
             let veil = if self.hides { Some(Veil::new(&*self.os)?) } else { None };
-            self.spill = Some(Spill { os: Arc::clone(&self.os), file, len: 0, veil });
+            let (os, counted) = (Arc::clone(&self.os), Arc::clone(&self.counted));
+            self.spill = Some(Spill { os, file, len: 0, veil, counted });
         }
         let Some(spill) = &mut self.spill else { unreachable!("just made") };
         let begin = spill.len;

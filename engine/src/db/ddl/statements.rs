@@ -259,7 +259,11 @@ impl Engine {
         if ids.is_empty() {
             return;
         }
-        ids.iter().for_each(|&id| self.ctx.trees.remove(id));
+        for &id in &ids {
+            if let Some(gate) = self.ctx.trees.remove(id) {
+                self.log_shares.drop_tree(id, gate.tree().bytes());
+            }
+        }
         ids.iter().for_each(|&id| self.pool.forget_given_up(id));
         let mut payload = Vec::with_capacity(4 + ids.len() * 3);
         put_varint(&mut payload, ids.len() as u64);

@@ -15,3 +15,4 @@ mod space;
 mod statistics;
 mod stress;
 mod wake;
+mod writes;

@@ -6,7 +6,7 @@ use crate::db::inspect::Directory;
 use crate::db::*;
 use crate::os::sim::SimOs;
 use crate::os::{OpenMode, Os};
-use crate::store::{PageWrite, Store, StoreOptions};
+use crate::store::{Cause, PageWrite, Store, StoreOptions};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -312,7 +312,7 @@ fn inspect_lists_a_map_around_its_damaged_leaves() {
     for leaf in 0..LEAVES {
         let (page, tree, lsn) = (PageId(leaf * 512 + 1), TreeId(1), Lsn(1 + leaf));
         let write = PageWrite { page, tree, lsn, bytes: &bytes, compression: Compression::Lz4 };
-        assert!(store.write(&[write]).unwrap().is_empty());
+        assert!(store.write(Cause::Eviction, &[write]).unwrap().is_empty());
     }
     let first = Path::new(DATA).join("map-1");
     while os.exists(&first).unwrap() {

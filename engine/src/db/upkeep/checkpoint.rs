@@ -81,6 +81,7 @@ impl Engine {
         }
         self.announce_room();
         self.release_log();
+        self.settle_writes();
         Ok(())
     }
 

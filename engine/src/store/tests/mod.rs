@@ -59,7 +59,7 @@ fn write_one(store: &Store, page: u64, v: Version, compression: Compression) -> 
     let (tree, lsn) = (TreeId(v.tree), Lsn(v.lsn));
     let bytes = v.bytes(page);
     let write = PageWrite { page: PageId(page), tree, lsn, bytes: &bytes, compression };
-    store.write(&[write])?.pop().map_or(Ok(()), |(_, error)| Err(error))
+    store.write(Cause::Eviction, &[write])?.pop().map_or(Ok(()), |(_, error)| Err(error))
 }
 
 fn check_page(store: &Store, page: u64, want: Option<&Version>) -> Result<(), Error> {
