@@ -10,7 +10,7 @@ use std::{env, fs};
 /// Compares the headers with the table of releases.
 const RELEASE: &str = "server_release.cc";
 
-const SOURCES: [&str; 13] = [
+const SOURCES: [&str; 14] = [
     "binlog.cc",
     "binlog_scan.cc",
     "plugin.cc",
@@ -23,6 +23,7 @@ const SOURCES: [&str; 13] = [
     "handler_write.cc",
     "describe.cc",
     "collation.cc",
+    "table_writes.cc",
     RELEASE,
 ];
 

@@ -23,7 +23,9 @@ use crate::host::HOST;
 use crate::record::Record;
 use crate::session::Session;
 use sluice_engine::base::{Error, Result};
-use sluice_engine::db::{CheckDepth, Direction, Isolation, ReadMode, Savepoint, WaitPolicy};
+use sluice_engine::db::{
+    CheckDepth, Direction, Isolation, ReadMode, Savepoint, WaitPolicy, WrittenBytes,
+};
 use std::cell::RefCell;
 use std::ffi::{c_char, c_void, CStr};
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -36,6 +38,7 @@ const AUTOINC_UPDATED: u32 = 3;
 const AUTOINC_STORED: u32 = 4;
 
 type Print = extern "C" fn(*mut c_void, *const c_char, usize);
+type WritesRow = extern "C" fn(*mut c_void, *const c_char, usize, *const AbiWrites) -> i32;
 
 thread_local! {
     static MESSAGE: RefCell<String> = const { RefCell::new(String::new()) };

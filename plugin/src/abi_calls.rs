@@ -125,6 +125,21 @@ fn sluice_status_text(print: Print, context: *mut c_void) -> i32 {
     })
 }
 
+fn sluice_table_writes(row: WritesRow, context: *mut c_void) -> i32 {
+    guard(|| {
+        for (of, bytes) in engine::get()?.writes_by_table() {
+            let WrittenBytes { log, build, eviction, checkpoint, gc, other } = bytes;
+            let total = bytes.total();
+            let bytes = AbiWrites { log, build, eviction, checkpoint, gc, other, total };
+            let name = of.name();
+            if row(context, name.as_ptr().cast(), name.len(), &bytes) != 0 {
+                break;
+            }
+        }
+        Ok(0)
+    })
+}
+
 fn sluice_interrupt(session: u64) -> i32 {
     guard(|| {
         engine::get()?.interrupt(session);

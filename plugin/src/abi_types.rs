@@ -111,6 +111,17 @@ pub struct AbiStatusValue {
 }
 
 #[repr(C)]
+pub struct AbiWrites {
+    pub log: u64,
+    pub build: u64,
+    pub eviction: u64,
+    pub checkpoint: u64,
+    pub gc: u64,
+    pub other: u64,
+    pub total: u64,
+}
+
+#[repr(C)]
 pub struct AbiInfo {
     pub rows: u64,
     pub data_bytes: u64,

@@ -100,6 +100,8 @@ fn structures_have_the_same_fields_at_the_same_places() {
     same!("sluice_watch", AbiWatch, 264, locker @ 0, state @ 8);
     same!("sluice_xid", AbiXid, 152, format @ 0, gtrid_bytes @ 8, bqual_bytes @ 16, data @ 24);
     same!("sluice_status_value", AbiStatusValue, 72, name @ 0, value @ 64);
+    same!("sluice_writes", AbiWrites, 56, log @ 0, build @ 8, eviction @ 16, checkpoint @ 24,
+        gc @ 32, other @ 40, total @ 48);
     same!("sluice_info", AbiInfo, 48, rows @ 0, data_bytes @ 8, index_bytes @ 16,
         next_autoinc @ 24, clustered_pages @ 32, statistics_version @ 40);
     same!("sluice_autoinc", AbiAutoinc, 40, offset @ 0, increment @ 8, rows @ 16, max @ 24,

@@ -206,6 +206,18 @@ typedef struct sluice_status_value
   uint64_t value;
 } sluice_status_value;
 
+/* Bytes written by cause since the engine was opened, as in engine/src/db/writes.rs. */
+typedef struct sluice_writes
+{
+  uint64_t log;
+  uint64_t build;
+  uint64_t eviction;
+  uint64_t checkpoint;
+  uint64_t gc;
+  uint64_t other;
+  uint64_t total;
+} sluice_writes;
+
 typedef struct sluice_info
 {
   uint64_t rows;
@@ -270,6 +282,9 @@ typedef struct sluice_session sluice_session;
 typedef struct sluice_handler sluice_handler;
 typedef struct sluice_alter sluice_alter;
 typedef void (*sluice_print)(void *context, const char *text, size_t length);
+/* name: of a table, or a word in parentheses for what is no table's. Not 0: no more rows. */
+typedef int32_t (*sluice_writes_row)(void *context, const char *name, size_t length,
+                                     const sluice_writes *bytes);
 
 /* The engine */
 int32_t sluice_start(const sluice_config *config, const sluice_host *host);
@@ -288,6 +303,7 @@ int32_t sluice_set_space_amplification(uint32_t pct);
 int32_t sluice_set_statistics(uint32_t recalculates, uint64_t sample_pages);
 size_t sluice_status(sluice_status_value *to, size_t room);
 int32_t sluice_status_text(sluice_print print, void *context);
+int32_t sluice_table_writes(sluice_writes_row row, void *context);
 int32_t sluice_interrupt(uint64_t session);
 
 /* Tables by name "database/table" */
