@@ -4,6 +4,7 @@
 //! of the operating system only if the server runs here.
 
 mod sample;
+mod tables;
 mod view;
 
 use crate::db::Dsn;
@@ -30,6 +31,9 @@ pub struct WatchArgs {
     /// Terabytes that the drive may be written in its life, for the days to wear-out
     #[arg(long, value_name = "TB")]
     pub endurance_tb: Option<f64>,
+    /// Of a server with Sluice: the tables for which most is written, at most N
+    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "10")]
+    pub tables: Option<usize>,
     /// One JSON object for each sample (writes only)
     #[arg(long)]
     pub json: bool,
@@ -50,7 +54,7 @@ pub fn writes(args: &WatchArgs) -> Result<ExitCode> {
     }
     watch(args, |sample| match args.json {
         true => report!("{}", sample.to_json()),
-        false => report!("{}", view::line(sample)),
+        false => report!("{}{}", view::line(sample), view::table_lines(sample)),
     })
 }
 

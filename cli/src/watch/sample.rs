@@ -1,5 +1,6 @@
 //! Two readings of the counters, and what lies between them.
 
+use super::tables::{self, ByTable, TableWrites};
 use super::WatchArgs;
 use crate::db::{bytes_by_cause, Causes, Client, Counters, Dsn, CAUSES};
 use crate::host::{self, Device, DeviceCounters, ProcessCounters};
@@ -18,6 +19,8 @@ pub struct Sampler {
     pid: Option<u32>,
     device: Option<Device>,
     endurance_bytes: Option<f64>,
+    /// How many tables are wanted.
+    tables: Option<usize>,
     missing: Vec<String>,
     last: Reading,
 }
@@ -28,6 +31,7 @@ struct Reading {
     device: Option<DeviceCounters>,
     process: Option<ProcessCounters>,
     lag_s: Option<f64>,
+    tables: Option<ByTable>,
 }
 
 #[derive(Default)]
@@ -49,6 +53,8 @@ pub struct Sample {
     pub lag_s: Option<f64>,
     pub gauges: Vec<(String, f64)>,
     pub wear_out_days: Option<f64>,
+    /// Most first.
+    pub tables: Option<Vec<TableWrites>>,
     pub missing: Vec<String>,
 }
 
@@ -76,6 +82,7 @@ impl Sampler {
             pid,
             device: data.as_deref().and_then(Device::of),
             endurance_bytes: args.endurance_tb.map(|tb| tb * 1e12),
+            tables: args.tables,
             missing,
             last: Reading {
                 at: Instant::now(),
@@ -83,9 +90,11 @@ impl Sampler {
                 device: None,
                 process: None,
                 lag_s: None,
+                tables: None,
             },
             client,
         };
+        sampler.look_for_tables();
         sampler.last = sampler.read()?;
         if !sampler.last.status.has("binlog_bytes_written") {
             sampler
@@ -98,6 +107,13 @@ impl Sampler {
         Ok(sampler)
     }
 
+    fn look_for_tables(&mut self) {
+        if let (Some(_), Err(error)) = (self.tables, tables::read(&mut self.client)) {
+            self.tables = None;
+            self.missing.push(format!("bytes by table: {error}"));
+        }
+    }
+
     fn read(&mut self) -> Result<Reading> {
         let replica = self.client.rows("SHOW SLAVE STATUS").unwrap_or_default();
         let lag = replica.first().and_then(|row| row.get("seconds_behind_master")?.parse().ok());
@@ -107,6 +123,7 @@ impl Sampler {
             device: self.device.as_ref().and_then(|d| d.counters()),
             process: self.pid.and_then(ProcessCounters::read),
             lag_s: lag,
+            tables: self.tables.map(|_| tables::read(&mut self.client)).transpose()?,
         })
     }
 
@@ -157,6 +174,13 @@ impl Sampler {
             cpu_s: process.map(|(now, then)| now.cpu_s - then.cpu_s),
             lag_s: now.lag_s,
             gauges: gauges(&now.status),
+            tables: self.tables.zip(then.tables.as_ref().zip(now.tables.as_ref())).map(
+                |(most, (then, now))| {
+                    let mut tables = tables::between(then, now);
+                    tables.truncate(most);
+                    tables
+                },
+            ),
             wear_out_days: worn
                 .map(|(d, endurance)| endurance / (d.written_bytes as f64 / seconds) / 86_400.0),
             missing: self.missing.clone(),
@@ -220,6 +244,7 @@ impl Sample {
             "write_amplification_since_start": self.amplification_since_start(),
             "cpu_s": self.cpu_s, "replica_lag_s": self.lag_s, "wear_out_days": self.wear_out_days,
             "gauges": self.gauges.iter().map(|(n, v)| (n.clone(), json!(v))).collect::<serde_json::Map<_, _>>(),
+            "tables": self.tables.as_ref().map(|t| t.iter().map(TableWrites::to_json).collect::<Vec<_>>()),
             "missing": self.missing,
         })
     }

@@ -1,11 +1,13 @@
 //! A sample as a line, and as a screen.
 
 use super::sample::Sample;
+use super::tables::{self, TableWrites};
 use crate::db::{Causes, CAUSES};
 
 pub const HEAD: &str = "  rows/s commits/s  group  fl/com binlog     log  dblwr   pages     gc     map beyond [MB/s]     WA WA(start)  lag s";
 
 const BAR_WIDTH: usize = 30;
+const NAME_WIDTH: usize = 32;
 
 fn number(value: Option<f64>, digits: usize) -> String {
     value.map_or("-".to_string(), |v| format!("{v:.digits$}"))
@@ -74,10 +76,29 @@ pub fn screen(sample: &Sample) -> String {
         text += pair.iter().map(cell).collect::<String>().trim_end();
         text.push('\n');
     }
+    text += table_lines(sample).trim_start_matches('\n');
     for what in &sample.missing {
         text += &format!("not known: {what}\n");
     }
     text
+}
+
+/// A line for each table, after the end of the line before; nothing if they are not wanted.
+pub fn table_lines(sample: &Sample) -> String {
+    let Some(tables) = &sample.tables else { return String::new() };
+    let head: String = tables::CAUSES.iter().map(|cause| format!(" {cause:>10}")).collect();
+    let mut text = format!("\n{:NAME_WIDTH$}{head}      total [MB/s]  since start [MB]", "table");
+    for table in tables {
+        text += &table_line(table, sample.seconds);
+    }
+    text + "\n"
+}
+
+fn table_line(table: &TableWrites, seconds: f64) -> String {
+    let rate = |bytes: f64| format!(" {:10.3}", bytes / seconds / 1e6);
+    let causes: String = table.bytes.iter().map(|bytes| rate(*bytes)).collect();
+    let (name, total) = (table.name.shown(), rate(table.total()));
+    format!("\n{name:NAME_WIDTH$}{causes}{total} {:24.1}", table.since_start / 1e6)
 }
 
 fn causes(causes: &Causes, beyond: Option<f64>, seconds: f64) -> String {
@@ -100,6 +121,24 @@ mod tests {
         let line = line(&sample());
         // "[MB/s]" and "s" are units, not columns.
         assert_eq!(line.split_whitespace().count(), HEAD.split_whitespace().count() - 2, "{line}");
+    }
+
+    #[test]
+    fn tables_have_a_column_for_each_heading_and_stand_after_the_line() {
+        let mut sample = sample();
+        assert_eq!(table_lines(&sample), "");
+        sample.tables = Some(vec![super::super::tables::tests::sample()]);
+        let text = table_lines(&sample);
+        let [empty, head, line] = text.lines().collect::<Vec<_>>()[..] else { panic!("{text}") };
+        assert!(empty.is_empty() && head.starts_with("table ") && line.starts_with("d.t "));
+        let cells: Vec<_> = line.split_whitespace().collect();
+        assert_eq!(
+            cells,
+            ["d.t", "1.000", "0.000", "0.000", "0.000", "2.000", "0.000", "3.000", "5.0"]
+        );
+        // The units are no columns, and one heading has two words.
+        assert_eq!(head.split_whitespace().count(), cells.len() + 3, "{head}");
+        assert!(screen(&sample).contains(line));
     }
 
     #[test]
