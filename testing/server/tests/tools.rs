@@ -29,6 +29,7 @@ fn main() -> ExitCode {
         empty_schema_is_used_and_emptied,
         too_many_threads_are_refused,
         bytes_by_cause_are_those_of_the_kernel,
+        bytes_by_table_are_those_of_the_kernel,
         errors_are_clear,
         writes_counts_bytes,
         top_shows_a_screen,
@@ -253,7 +254,8 @@ fn sysbench(home: &Home, args: &[&str]) {
 /// `sluice writes` for one sample of so many seconds, while `load` runs.
 fn sample(w: &World, seconds: &str, load: impl FnOnce(&Home)) -> Value {
     let address = w.server().address();
-    let args = ["writes", &address, "--interval", seconds, "--count", "1", "--json"];
+    let args =
+        ["writes", &address, "--interval", seconds, "--count", "1", "--json", "--tables=1000"];
     let writes = spawn(&mut w.tool.sluice(args));
     load(&w.home);
     let sample = wait(writes).ok();
@@ -289,6 +291,13 @@ fn adds_up(sample: &Value, binlog_in_log: bool) {
         "{sample}"
     );
     assert!((named / calls - 1.0).abs() < 0.02, "{named} of {calls} are named: {sample}");
+    // The tables are those of Sluice: the rest is of the binlog, and little of InnoDB.
+    let tables = sample["tables"].as_array().expect("tables");
+    let bytes: Vec<f64> = tables.iter().map(|table| number(table, "bytes")).collect();
+    let of_tables: f64 = bytes.iter().sum();
+    let of_causes = named - number(causes, "binlog");
+    assert!(bytes.is_sorted_by(|a, b| a >= b), "{sample}");
+    assert!((of_tables / of_causes - 1.0).abs() < 0.02, "{of_tables} of {of_causes}: {sample}");
     // What the kernel counts beyond the calls are pages of the binlog that a sync leaves half
     // filled: at most two for each sync, one per group of commits, or one in 50 ms.
     let syncs = match binlog_in_log {
@@ -297,6 +306,112 @@ fn adds_up(sample: &Value, binlog_in_log: bool) {
     };
     let beyond = kernel - calls;
     assert!((0.0..syncs * 2.0 * 4096.0 + 1e6).contains(&beyond), "{beyond}, {syncs}: {sample}");
+}
+
+/// Bytes that the server has given to write calls, and that the kernel counts as written by it.
+fn kernel_bytes(home: &Home) -> [f64; 2] {
+    let text = fs::read_to_string(format!("/proc/{}/io", home.pid())).expect("our process");
+    ["wchar: ", "write_bytes: "].map(|name| {
+        let value = text.lines().find_map(|line| line.strip_prefix(name)?.parse().ok());
+        value.unwrap_or_else(|| panic!("no {name}: {text}"))
+    })
+}
+
+/// A sum of columns over rows of the table; 0 if there is none.
+fn written(home: &Home, sum: &str, rows: &str) -> f64 {
+    let sql = format!(
+        "SELECT IFNULL(SUM({sum}), 0) FROM information_schema.SLUICE_TABLE_WRITES WHERE {rows}"
+    );
+    home.sql(&sql).parse().expect("a number")
+}
+
+/// A checkpoint writes what waits in memory.
+fn checkpoint(home: &Home) {
+    home.sql("SET SESSION sluice_hot_backup = ON; BACKUP STAGE START; BACKUP STAGE END");
+}
+
+/// More than twice the pool: rows, an index whose entries are sorted in a file, partitions, a table that
+/// is dropped, and changes all over them.
+const ALL_OVER: &str = "
+    CREATE DATABASE written; USE written;
+    CREATE TABLE wide (id INT PRIMARY KEY, v VARCHAR(200) NOT NULL, n INT) ENGINE=Sluice
+      SELECT seq id, CONCAT(SHA2(seq, 512), MD5(seq)) v, 0 n FROM seq_1_to_120000;
+    CREATE TABLE gone ENGINE=Sluice SELECT * FROM wide;
+    ALTER TABLE wide ADD KEY (v), ALGORITHM=INPLACE;
+    CREATE TABLE parts (id INT PRIMARY KEY, v VARCHAR(200) NOT NULL, n INT) ENGINE=Sluice
+      PARTITION BY HASH (id) PARTITIONS 3;
+    INSERT INTO parts SELECT * FROM wide WHERE id <= 60000;
+    UPDATE wide SET n = 1, v = REVERSE(v) WHERE id % 5 = 0;
+    DROP TABLE gone;
+    CREATE PROCEDURE scatter(first INT, rows_left INT) BEGIN
+      WHILE rows_left > 0 DO
+        START TRANSACTION;
+        FOR i IN 1..100 DO
+          SET @id = first + FLOOR(RAND() * 15000);
+          UPDATE wide SET n = n + 1, v = REVERSE(v) WHERE id = @id;
+          UPDATE parts SET v = REVERSE(v) WHERE id = @id;
+        END FOR;
+        COMMIT;
+        SET rows_left = rows_left - 100;
+      END WHILE;
+    END";
+
+fn bytes_by_table_are_those_of_the_kernel(w: &mut World) {
+    let home = w.tool.home("tables");
+    // Without the binlog, which is not the engine's and has rounded pages.
+    home.start(&[
+        "--skip-log-bin",
+        "--innodb-buffer-pool-size=32M",
+        "--sluice-buffer-pool-size=16M",
+        "--sluice-log-capacity=64M",
+    ]);
+    checkpoint(&home);
+    let (kernel, named) = (kernel_bytes(&home), written(&home, "TOTAL_BYTES", "TRUE"));
+    let (tables, scatter) = ALL_OVER.split_once("CREATE PROCEDURE").expect("a procedure");
+    home.sql(tables);
+    let scatter = format!("CREATE PROCEDURE written.{}", scatter.trim_start());
+    assert!(home.connect().run(&scatter).is_ok());
+    // Each has rows of its own: there is no deadlock.
+    std::thread::scope(|scope| {
+        for first in [1, 15_001, 30_001, 45_001] {
+            let home = &home;
+            let call = format!("USE written; CALL scatter({first}, 7500)");
+            scope.spawn(move || home.sql(&call));
+        }
+    });
+    checkpoint(&home);
+    let named = written(&home, "TOTAL_BYTES", "TRUE") - named;
+    let rows = home.sql("SELECT * FROM information_schema.SLUICE_TABLE_WRITES ORDER BY 2, 3");
+    for (kernel, before) in kernel_bytes(&home).into_iter().zip(kernel) {
+        let written = kernel - before;
+        println!("{named} named of {written}");
+        assert!(written > 100e6, "{written}: {rows}");
+        assert!((named / written - 1.0).abs() < 0.02, "{named} of {written}: {rows}");
+    }
+    let wide = "TABLE_SCHEMA = 'written' AND TABLE_NAME = 'wide'";
+    let parts = "TABLE_SCHEMA = 'written' AND TABLE_NAME = 'parts' AND PARTITION_NAME";
+    let pages = "EVICTION_BYTES + CHECKPOINT_BYTES";
+    for (sum, of, least) in [
+        ("LOG_BYTES", wide, 10e6),
+        ("BUILD_BYTES", wide, 20e6),
+        (pages, wide, 10e6),
+        ("GC_BYTES", "TRUE", 1e6),
+        (pages, &format!("{parts} = 'p0'"), 1e6),
+        (pages, &format!("{parts} = 'p2'"), 1e6),
+        (pages, "TABLE_NAME = '(dropped)'", 1e6),
+        ("TOTAL_BYTES", "TABLE_SCHEMA IS NULL AND TABLE_NAME = '(shared)'", 1e6),
+    ] {
+        let bytes = written(&home, sum, of);
+        assert!(bytes > least, "{sum} of {of}: {bytes}: {rows}");
+    }
+    for verb in ["writes", "top"] {
+        let args = [verb, &home.address(), "--tables=100", "--interval", "0.2", "--count", "1"];
+        let shown = run(&mut w.tool.sluice(args)).ok();
+        for name in ["written.wide", "written.parts p1", "(dropped)", "(shared)"] {
+            says(name, &shown);
+        }
+    }
+    home.stop();
 }
 
 fn errors_are_clear(w: &mut World) {
