@@ -80,15 +80,15 @@ struct Cut {
     high: Vec<u8>,
 }
 
-pub struct Builder<'a> {
-    tree: &'a Tree,
+pub struct Builder {
+    tree: Arc<Tree>,
     levels: Vec<Level>,
     change: Vec<u8>,
 }
 
-impl<'a> Builder<'a> {
+impl Builder {
     /// Of a tree that was created and has had no entry yet.
-    pub fn new(tree: &'a Tree) -> Self {
+    pub fn new(tree: Arc<Tree>) -> Self {
         Builder { tree, levels: vec![Level::default()], change: Vec::new() }
     }
 
@@ -96,9 +96,14 @@ impl<'a> Builder<'a> {
     pub fn push(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         check_key(key)?;
         check_value(value.len())?;
-        let last = self.levels[0].pending.last_key();
+        let last = self.last_key();
         assert!(last.is_none_or(|last| last < key), "entries come in the order of their keys");
         self.push_at(0, key, value)
+    }
+
+    /// Of the entry that came last: the open leaf keeps it.
+    pub fn last_key(&self) -> Option<&[u8]> {
+        self.levels[0].pending.last_key()
     }
 
     /// The tree has all its entries now.
@@ -169,7 +174,7 @@ impl<'a> Builder<'a> {
     }
 
     fn write_root(&mut self, level: usize) -> Result<()> {
-        let tree = self.tree;
+        let tree = Arc::clone(&self.tree);
         tree.env.wal.admit_owed()?;
         let mut root = tree.write_root()?;
         self.put_node(level, self.levels[level].pending.len(), None)?;

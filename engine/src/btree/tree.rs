@@ -94,6 +94,13 @@ impl Tree {
         appended
     }
 
+    /// Has it no entry, not even one that is deleted?
+    pub fn is_empty(&self) -> Result<bool> {
+        let root = self.read_root()?;
+        let node = Node::new(&root);
+        Ok(node.is_leaf() && node.count() == 0)
+    }
+
     /// Calls `f` with the value of `key`, under the leaf's shared latch: `f` must not block.
     pub fn get(&self, key: &[u8], f: &mut dyn FnMut(Option<&[u8]>)) -> Result<()> {
         check_key(key)?;

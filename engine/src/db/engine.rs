@@ -70,6 +70,8 @@ pub struct Engine {
     pub(crate) lease: Lease,
     pub(crate) long_values: LongCounters,
     pub(crate) log_shares: LogShares,
+    /// Of copies, in trees that were built at once.
+    pub(crate) loaded_rows: AtomicU64,
     /// What the error log was told already.
     pub(crate) reported_damage: Mutex<HashSet<String>>,
     pub(crate) unreadable: Unreadable,
@@ -134,6 +136,7 @@ impl Engine {
             lease: Lease::default(),
             long_values: LongCounters::default(),
             log_shares: LogShares::default(),
+            loaded_rows: AtomicU64::new(0),
             reported_damage: Mutex::ranked(Rank::ReportedDamage, HashSet::default()),
             _lock: parts.lock,
         })

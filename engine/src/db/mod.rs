@@ -60,7 +60,7 @@ pub use crate::txn::{Isolation, ReadMode, Savepoint, WaitPolicy};
 pub use callbacks::{KeyParts, Killed, RowNames};
 pub use check::{CheckDepth, TableReport};
 pub use config::{Compression, Config, Encryption, FlushAtCommit, Host, Keys, Level, NoHost};
-pub use ddl::{AlteredIndex, Durability, FoundTwice, IndexBuild};
+pub use ddl::{Added, AlteredIndex, Durability, FoundTwice, IndexBuild, TableLoad, Twice};
 pub use engine::Engine;
 pub use recovery::Geometry;
 pub use rows::{Entry, Part, RowWrite, TableCursor as Cursor, Trx, Wanted, ABSENT, PART_BYTES_MIN};

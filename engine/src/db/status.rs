@@ -131,6 +131,7 @@ impl Engine {
             ("long_value_chunk_reads", self.long_values.read.load(Ordering::Relaxed)),
             ("long_value_chunk_writes", self.long_values.written.load(Ordering::Relaxed)),
             ("long_values_kept", self.long_values.kept.load(Ordering::Relaxed)),
+            ("copied_rows_loaded", self.loaded_rows.load(Ordering::Relaxed)),
         ]
     }
 

@@ -82,6 +82,8 @@ pub enum Bug {
     AlterNotFlushed,
     /// An index is built without one of the runs that were sorted.
     SortedRunForgotten,
+    /// The rows of a copy are in the trees, and not durable, when the copy is said to be over.
+    CopyNotFlushed,
     /// Segments of the store that a backup reads are reused before it ends.
     BackupSegmentsReused,
     /// The log that a backup is to copy goes as if there was none.
@@ -96,7 +98,7 @@ pub enum Bug {
 
 #[cfg(feature = "sim")]
 impl Bug {
-    pub const ALL: [Bug; 43] = [
+    pub const ALL: [Bug; 44] = [
         Bug::CommitWithoutFlush,
         Bug::LogWriteNotDurable,
         Bug::CheckpointWithoutStoreSync,
@@ -135,6 +137,7 @@ impl Bug {
         Bug::FailedImageKeepsList,
         Bug::AlterNotFlushed,
         Bug::SortedRunForgotten,
+        Bug::CopyNotFlushed,
         Bug::BackupSegmentsReused,
         Bug::BackupLogFreedEarly,
         Bug::IncrementByLsn,

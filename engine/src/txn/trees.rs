@@ -21,6 +21,11 @@ impl TreeGate {
         &self.tree
     }
 
+    /// For somebody who keeps the tree by other means than this gate.
+    pub fn shared_tree(&self) -> Arc<Tree> {
+        Arc::clone(&self.tree)
+    }
+
     pub fn id(&self) -> TreeId {
         self.tree.id()
     }

@@ -3,11 +3,13 @@
 //! and a model that says what must be there. docs/simulation.md tells the whole story.
 //!
 //! [`world`] is one seed from beginning to end, [`session`] and [`operator`] are those who use the
-//! engine in it, [`backup`] one who copies it, [`model`] is what they know, [`locks`] what they hold, [`row`] what tables hold, [`profile`] how seeds differ.
+//! engine in it, [`backup`] one who copies it, [`model`] is what they know, [`locks`] what they hold, [`row`] what
+//! tables hold, [`loading`] how a table comes to be with all its rows, [`profile`] how seeds differ.
 #![cfg(feature = "sim")]
 
 mod backup;
 mod check;
+mod loading;
 mod locks;
 mod model;
 mod operator;

@@ -13,6 +13,7 @@ use crate::row::{Row, Rows, FIRST_DEFINITION};
 use sluice_engine::os::sim::SimRng;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
+use std::sync::Arc;
 
 /// A table between its creation and its end or truncation, whatever its name.
 pub type TableKey = u64;
@@ -42,6 +43,13 @@ pub enum Ddl {
         name: String,
         key: TableKey,
     },
+    /// A table that has all its rows when it comes to its name.
+    Load {
+        name: String,
+        key: TableKey,
+        rows: Arc<Rows>,
+        seed: u64,
+    },
     /// Other indexes, the same rows.
     Alter {
         name: String,
@@ -54,9 +62,7 @@ impl Ddl {
     fn inverse(&self) -> Ddl {
         match self {
             Ddl::Create { name, .. } => Ddl::Drop { name: name.clone() },
-            Ddl::Drop { .. } | Ddl::Rename { .. } | Ddl::Truncate { .. } | Ddl::Alter { .. } => {
-                panic!("{self:?} is not taken back")
-            }
+            _ => panic!("{self:?} is not taken back"),
         }
     }
 }
@@ -125,6 +131,10 @@ impl State {
     fn apply(&mut self, ddl: &Ddl) {
         match ddl {
             Ddl::Create { name, key } => drop(self.names.insert(name.clone(), *key)),
+            Ddl::Load { name, key, rows, .. } => {
+                self.names.insert(name.clone(), *key);
+                self.rows.insert(*key, Rows::clone(rows));
+            }
             Ddl::Drop { name } => drop(self.names.remove(name)),
             Ddl::Rename { from, to } => {
                 let key = self.names.remove(from).expect("a table that is renamed");
@@ -188,6 +198,7 @@ pub struct Model {
     prepared: BTreeMap<Xid, Prepared>,
     /// A DDL statement under way, and the place that it would have.
     ddl: Option<(Ddl, u64)>,
+    has_noted_copy: bool,
     /// Everything up to here is surely durable.
     durable_lsn: u64,
     committing: BTreeSet<u64>,
@@ -395,7 +406,7 @@ impl Model {
     /// to take it back. An error leaves open whether that is durable.
     pub fn ddl_over(&mut self, ends: &[u64], is_durable: bool) {
         let (ddl, _) = self.ddl.take().expect("a statement under way");
-        self.exclusive = None;
+        (self.exclusive, self.has_noted_copy) = (None, false);
         if let [end, ..] = ends {
             self.ddl_event(ddl.clone(), *end);
         }
@@ -413,7 +424,9 @@ impl Model {
         state.apply(&ddl);
         self.names = state.names;
         let born = match &ddl {
-            Ddl::Create { key, .. } | Ddl::Truncate { key, .. } => Some(*key),
+            Ddl::Create { key, .. } | Ddl::Load { key, .. } | Ddl::Truncate { key, .. } => {
+                Some(*key)
+            }
             // For snapshots from before it the table is another one.
             Ddl::Alter { name, .. } => self.names.get(name).copied(),
             Ddl::Drop { .. } | Ddl::Rename { .. } => None,
@@ -421,7 +434,30 @@ impl Model {
         if let Some(key) = born {
             self.born.insert(key, self.ddl_count);
         }
+        if let Ddl::Load { key, rows, .. } = &ddl {
+            self.know_rows(*key, rows);
+        }
         self.events.push(Event { lsn, what: What::Ddl(ddl) });
+    }
+
+    /// Every snapshot that gets at the table sees these rows.
+    fn know_rows(&mut self, key: TableKey, rows: &Rows) {
+        for (id, row) in rows {
+            self.versions.insert((key, *id), vec![(0, Some(row.clone()))]);
+        }
+    }
+
+    /// The server notes that the table that is being filled comes to its name, also after a crash.
+    pub fn copy_is_noted(&mut self) {
+        self.has_noted_copy = true;
+    }
+
+    /// The name to which a table comes at the start after a crash.
+    pub fn noted_copy(&self) -> Option<String> {
+        match &self.ddl {
+            Some((Ddl::Load { name, .. }, _)) if self.has_noted_copy => Some(name.clone()),
+            _ => None,
+        }
     }
 
     /// Was the table made after a snapshot that saw `ddl_count` statements?
@@ -584,17 +620,15 @@ impl Model {
         self.base.rows.retain(|key, _| kept.contains(key));
         self.base.definitions.retain(|key, _| kept.contains(key));
         self.events.clear();
-        self.ddl = None;
+        (self.ddl, self.has_noted_copy) = (None, false);
         (self.durable_lsn, self.exclusive, self.awaited) = (0, None, None);
         self.committing.clear();
         self.users.clear();
         self.born.clear();
         self.locks.clear();
         self.versions.clear();
-        for (key, rows) in &self.base.rows {
-            for (id, row) in rows {
-                self.versions.insert((*key, *id), vec![(0, Some(row.clone()))]);
-            }
+        for (key, rows) in &self.base.rows.clone() {
+            self.know_rows(*key, rows);
         }
     }
 

@@ -1,8 +1,9 @@
 //! Those who are no sessions: one for DDL, one for everything else that somebody asks an engine
 //! for while others work.
 
+use crate::loading;
 use crate::model::{altered_definition, Ddl};
-use crate::profile::SESSIONS_MAX;
+use crate::profile::{Habits, SESSIONS_MAX};
 use crate::row::{spec, Row};
 use crate::session::{Flow, PowerOff};
 use crate::world::{Life, TABLES};
@@ -14,7 +15,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
-const SESSION_OF_DDL: u64 = 98;
+pub const SESSION_OF_DDL: u64 = 98;
 /// So many times a table's end is tried while others use it.
 const TRIES_MAX: u64 = 50;
 
@@ -37,6 +38,13 @@ fn one_ddl(life: &Life, rng: &mut SimRng) -> Flow {
     let names = life.model().names.clone();
     let spare = (0..TABLES).map(|n| format!("db/t{n}")).find(|n| !names.contains_key(n));
     let make: Box<dyn Fn(u64) -> Ddl> = match (names.contains_key(&name), spare, rng.below(5)) {
+        (false, _, 0 | 1) => {
+            let Habits { ids, filler_bytes, .. } = life.habits;
+            let rows = Arc::new(loading::random_rows(rng, ids, filler_bytes));
+            let seed = rng.next_u64();
+            let load = move |key| Ddl::Load { name: name.clone(), key, rows: rows.clone(), seed };
+            Box::new(load)
+        }
         (false, ..) => Box::new(|key| Ddl::Create { name: name.clone(), key }),
         (true, _, 0 | 1) => Box::new(|_| Ddl::Drop { name: name.clone() }),
         (true, Some(to), 2) => {
@@ -51,6 +59,7 @@ fn one_ddl(life: &Life, rng: &mut SimRng) -> Flow {
     };
     let name = match make(0) {
         Ddl::Create { name, .. }
+        | Ddl::Load { name, .. }
         | Ddl::Drop { name }
         | Ddl::Truncate { name, .. }
         | Ddl::Alter { name, .. } => name,
@@ -172,14 +181,21 @@ pub fn run_ddl(life: &Life, ddl: &Ddl) -> Flow {
         _ => None,
     };
     take_ddl_ends();
+    let mut loaded = None;
     let done = match ddl {
         Ddl::Create { name, .. } => engine.create_table(name, spec()),
         Ddl::Drop { name } => engine.drop_table(name).map(|found| assert!(found, "no {name}")),
         Ddl::Rename { from, to } => engine.rename_table(from, to),
         Ddl::Truncate { name, .. } => engine.truncate_table(name, 1),
         Ddl::Alter { name, seed } => alter(engine, name, *seed),
+        Ddl::Load { name, rows, seed, .. } => {
+            let (done, ends) = loading::load(life, name, rows, *seed);
+            loaded = Some(ends);
+            done
+        }
     };
-    let ends: Vec<u64> = take_ddl_ends().into_iter().map(|end| end.0).collect();
+    let ends = loaded.unwrap_or_else(take_ddl_ends);
+    let ends: Vec<u64> = ends.into_iter().map(|end| end.0).collect();
     if let Err(error) = &done {
         let off = life.power_off(error);
         if life.is_dark() {
@@ -189,7 +205,9 @@ pub fn run_ddl(life: &Life, ddl: &Ddl) -> Flow {
     }
     life.model().ddl_over(&ends, done.is_ok());
     let names: Vec<String> = life.model().names.keys().cloned().collect();
-    assert_eq!(engine.table_names(), names, "tables after {ddl:?}, which answered {done:?}");
+    let there: Vec<_> = engine.table_names();
+    let there: Vec<_> = there.into_iter().filter(|name| name != loading::COPIED).collect();
+    assert_eq!(there, names, "tables after {ddl:?}, which answered {done:?}");
     if let (Ddl::Truncate { name, .. } | Ddl::Alter { name, .. }, Some(before)) = (ddl, before) {
         let now = engine.table(name).ok().flatten();
         let is_new = now.is_some_and(|now| !Arc::ptr_eq(&now, &before));

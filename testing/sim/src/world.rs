@@ -4,6 +4,7 @@
 
 use crate::backup::{self, Backups};
 use crate::check;
+use crate::loading::COPIED;
 use crate::model::{Ddl, Found, Model};
 use crate::operator;
 use crate::processor::Processor;
@@ -299,6 +300,7 @@ impl World {
         let open = || self.open(mode).unwrap_or_else(|e| panic!("cannot open: {e}"));
         let engine = sick.flatten().unwrap_or_else(open);
         engine.set_flush_at_commit(mode);
+        self.end_copy(&engine);
         let found = check::everything(&engine, SESSION_OF_CHECKS, self.limits.habits.ids);
         let prepared = engine.prepared();
         self.model().recovered(&found, &prepared, all);
@@ -383,6 +385,18 @@ impl World {
             }
         }
         self.lose_power();
+    }
+
+    /// As a server does when it starts: a table that was being filled comes to its name, or goes.
+    fn end_copy(&self, engine: &Arc<Engine>) {
+        if engine.table(COPIED).expect("an open engine").is_none() {
+            return;
+        }
+        let noted = self.model().noted_copy();
+        match noted {
+            Some(name) => engine.rename_table(COPIED, &name).expect("a rename"),
+            None => assert!(engine.drop_table(COPIED).expect("a drop"), "no {COPIED}"),
+        }
     }
 
     /// A table that lost pages can only go.

@@ -168,6 +168,10 @@ fn sorted_run_forgotten() {
     is_found(Bug::SortedRunForgotten);
 }
 
+fn copy_not_flushed() {
+    is_found(Bug::CopyNotFlushed);
+}
+
 fn backup_segments_reused() {
     is_found(Bug::BackupSegmentsReused);
 }
@@ -228,6 +232,7 @@ fn main() {
         failed_image_keeps_list,
         alter_not_flushed,
         sorted_run_forgotten,
+        copy_not_flushed,
         backup_segments_reused,
         backup_log_freed_early,
         increment_by_lsn,

@@ -5,7 +5,7 @@ use crate::btree::bulk::Builder;
 
 fn build(env: &Arc<Env>, entries: &Model) -> Arc<Tree> {
     let tree = Tree::create(Arc::clone(env), TREE).unwrap();
-    let mut builder = Builder::new(&tree);
+    let mut builder = Builder::new(Arc::clone(&tree));
     for (key, value) in entries {
         builder.push(key, value).unwrap();
     }

@@ -9,6 +9,7 @@
 //! 3. An entry of a new index has id 0, which every snapshot sees. An older snapshot than the index
 //!    does not get at the table: see `Table::created`.
 
+use super::admission::Admission;
 use super::durability::Durability;
 use super::sorter::{Sorter, MEMORY_BYTES};
 use crate::base::entry::FIRST;
@@ -25,10 +26,7 @@ use std::sync::atomic::Ordering;
 use std::sync::Arc;
 
 /// The writer of an entry that no transaction wrote.
-const NOBODY: EntryHeader = EntryHeader { flags: FIRST, txn: TxnId(0), lsn: Lsn::ZERO };
-
-/// After so many bytes of entries the builder looks for room, and whether it was killed.
-const STEP_BYTES: usize = 64 << 10;
+pub(super) const NOBODY: EntryHeader = EntryHeader { flags: FIRST, txn: TxnId(0), lsn: Lsn::ZERO };
 
 /// An index of the table as it will be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,24 +159,17 @@ impl IndexBuild {
         // Only this build drops the tree, so its gate need not be held, which would be in the way of
         // waits for room.
         let gate = self.engine.ctx.trees.get(id).ok_or(Error::NotFound)?;
-        let mut builder = Builder::new(gate.tree());
+        let mut builder = Builder::new(gate.shared_tree());
         let mut sorted = sorter.finish()?;
         let (mut key, mut value) = (Vec::new(), Vec::new());
         let (mut last_key, mut last_value) = (Vec::new(), Vec::new());
         let mut is_first = true;
-        let mut unasked_bytes = STEP_BYTES;
+        let mut admission = Admission::default();
         while sorted.next(&mut key, &mut value)? {
             if !is_first && key == last_key {
                 return Ok(Some([payload_of(&last_value), payload_of(&value)]));
             }
-            unasked_bytes += key.len() + value.len();
-            if unasked_bytes >= STEP_BYTES {
-                unasked_bytes = 0;
-                if killed() {
-                    return Err(Error::Interrupted);
-                }
-                self.engine.admit(Purpose::Add, killed)?;
-            }
+            admission.ask(&self.engine, key.len() + value.len(), killed)?;
             builder.push(&key, &value)?;
             std::mem::swap(&mut key, &mut last_key);
             std::mem::swap(&mut value, &mut last_value);

@@ -5,12 +5,17 @@
 //!    After an error of ALTER, RENAME or TRUNCATE nothing has happened; a change that is not durable
 //!    yet is no error of theirs ([`Durability`]). CREATE and DROP do not tell the two apart.
 //! 3. Trees that go are closed at once; their pages are freed in the background.
+//! 4. What no transaction wrote is built in trees that nobody else can reach (`index_build`, `table_load`).
 
+mod admission;
 mod durability;
 mod index_build;
+mod row_tree;
 pub(super) mod sorter;
 mod statements;
+mod table_load;
 
 pub use durability::Durability;
 pub use index_build::{AlteredIndex, FoundTwice, IndexBuild};
 pub(super) use statements::compression_of;
+pub use table_load::{Added, TableLoad, Twice};

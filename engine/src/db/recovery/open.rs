@@ -502,7 +502,7 @@ impl Engine {
             counters: Arc::new(counters),
             row_names: OnceLock::new(),
             key_parts: OnceLock::new(),
-            created,
+            created: std::sync::atomic::AtomicU64::new(created.0),
             wal: Arc::clone(&self.wal),
             store: Arc::clone(&self.store),
         }))

@@ -99,34 +99,7 @@ impl Trx {
         kept: &Kept,
         out: &'p mut Vec<u8>,
     ) -> Result<Payload<'p>> {
-        let payload = entry.payload;
-        if !is_long(payload) {
-            return Ok(Payload(&[INLINE], payload));
-        }
-        assert!(are_in_order(payload, entry.parts), "the parts of an entry follow each other");
-        out.clear();
-        if payload.len() > ROW_BYTES_MAX {
-            return Err(Error::TooLarge {
-                what: "row",
-                bytes: payload.len(),
-                limit: ROW_BYTES_MAX,
-            });
-        }
-        let Some(parts) = choose(payload, entry.parts, |part| kept.get(part.tag).is_some()) else {
-            assert!(kept.0.is_empty(), "what was kept fits");
-            let value = self.write_value(table, payload)?;
-            put_whole(&value, out);
-            return Ok(Payload::from(&out[..]));
-        };
-        let mut values = Vec::with_capacity(parts.len());
-        for part in &parts {
-            values.push(match kept.get(part.tag) {
-                Some(value) => value,
-                None => self.write_value(table, &payload[part.place.clone()])?,
-            });
-        }
-        put_split(payload, &parts, &values, out);
-        Ok(Payload::from(&out[..]))
+        place(entry, kept, out, &mut |value| self.write_value(table, value))
     }
 
     fn write_value(&mut self, table: &Table, value: &[u8]) -> Result<Reference> {
@@ -151,6 +124,11 @@ impl Trx {
             self.engine.admit(Purpose::Add, &is_interrupted)?;
         }
         self.engine.check_room(Purpose::Add, &is_interrupted)
+    }
+
+    /// Replaces a stored payload by the payload itself. `false`: a part of it is gone.
+    pub fn read_stored(&mut self, table: &Table, stored: &mut Vec<u8>) -> Result<bool> {
+        self.load_payload(table, ReadMode::Snapshot, Wanted::All, stored)
     }
 
     /// Replaces a stored payload, as read from an entry, by the payload itself, with [`ABSENT`] for
@@ -308,6 +286,47 @@ impl Trx {
             }
         })
     }
+}
+
+/// The stored form of an entry that is new, with its long values where `write` puts them.
+pub(in crate::db) fn place_new<'p>(
+    entry: &Entry<'p>,
+    out: &'p mut Vec<u8>,
+    write: &mut dyn FnMut(&[u8]) -> Result<Reference>,
+) -> Result<Payload<'p>> {
+    place(entry, &Kept::default(), out, write)
+}
+
+fn place<'p>(
+    entry: &Entry<'p>,
+    kept: &Kept,
+    out: &'p mut Vec<u8>,
+    write: &mut dyn FnMut(&[u8]) -> Result<Reference>,
+) -> Result<Payload<'p>> {
+    let payload = entry.payload;
+    if !is_long(payload) {
+        return Ok(Payload(&[INLINE], payload));
+    }
+    assert!(are_in_order(payload, entry.parts), "the parts of an entry follow each other");
+    out.clear();
+    if payload.len() > ROW_BYTES_MAX {
+        return Err(Error::TooLarge { what: "row", bytes: payload.len(), limit: ROW_BYTES_MAX });
+    }
+    let Some(parts) = choose(payload, entry.parts, |part| kept.get(part.tag).is_some()) else {
+        assert!(kept.0.is_empty(), "what was kept fits");
+        let value = write(payload)?;
+        put_whole(&value, out);
+        return Ok(Payload::from(&out[..]));
+    };
+    let mut values = Vec::with_capacity(parts.len());
+    for part in &parts {
+        values.push(match kept.get(part.tag) {
+            Some(value) => value,
+            None => write(&payload[part.place.clone()])?,
+        });
+    }
+    put_split(payload, &parts, &values, out);
+    Ok(Payload::from(&out[..]))
 }
 
 /// Which values of `before` does `after` take over?

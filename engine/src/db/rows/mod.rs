@@ -11,8 +11,9 @@ mod overtaken;
 mod payload;
 mod trx;
 
+pub(super) use long::place_new;
 #[cfg(test)]
 pub(super) use payload::fuzz_stored;
 pub use payload::{Part, Wanted, ABSENT, PART_BYTES_MIN};
-pub(super) use payload::{INLINE, INLINE_BYTES_MAX};
+pub(super) use payload::{Reference, CHUNK_BYTES, INLINE, INLINE_BYTES_MAX};
 pub use trx::{Entry, RowWrite, TableCursor, Trx};

@@ -25,7 +25,7 @@ pub(super) const SPLIT: u8 = 2;
 const _: () = assert!(SPLIT <= formats::CURRENT.payload);
 /// Longest payload that stays in the leaf, so that a leaf holds several rows.
 pub(crate) const INLINE_BYTES_MAX: usize = VALUE_BYTES_MAX - ENTRY_HEADER_BYTES - 1;
-pub(super) const CHUNK_BYTES: usize = VALUE_BYTES_MAX - ENTRY_HEADER_BYTES;
+pub(in crate::db) const CHUNK_BYTES: usize = VALUE_BYTES_MAX - ENTRY_HEADER_BYTES;
 /// What a part out of line leaves in the leaf, at most: tag, place, reference.
 const LEFT_BYTES_MAX: usize = 3 + 3 + 12 + 5;
 /// The form and the number of parts, at most.
@@ -67,7 +67,7 @@ impl Wanted<'_> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Reference {
+pub(in crate::db) struct Reference {
     pub id: u64,
     pub sequence: u32,
     pub bytes: usize,

@@ -540,7 +540,7 @@ impl Trx {
         if by_statement || mode != ReadMode::Snapshot && !self.session.has_snapshot() {
             return Ok(());
         }
-        if self.session.snapshot().csn() < table.created {
+        if self.session.snapshot().csn() < table.created() {
             return Err(Error::TableChanged);
         }
         Ok(())

@@ -1,7 +1,7 @@
 //! An open table: its trees and its counters.
 
 use super::hidden_key::HiddenKey;
-use super::remembered::Remembered;
+use super::remembered::{Mark, Remembered};
 use crate::base::codec::put_varint;
 use crate::base::{Csn, Result, TreeId};
 use crate::catalog::TableDef;
@@ -12,7 +12,7 @@ use crate::os::sync::{Mutex, Ranked};
 use crate::store::Store;
 use crate::txn::TreeGate;
 use crate::wal::Wal;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// What a caller says about a table that it creates.
@@ -60,7 +60,7 @@ pub struct Table {
     pub(crate) row_names: OnceLock<Arc<RowNames>>,
     pub(crate) key_parts: OnceLock<Arc<dyn KeyParts>>,
     /// Snapshots before this one do not know the table.
-    pub(crate) created: Csn,
+    pub(crate) created: AtomicU64,
     pub(crate) wal: Arc<Wal>,
     pub(crate) store: Arc<Store>,
 }
@@ -121,8 +121,18 @@ impl Table {
         !self.counters.retired.load(Ordering::Acquire)
     }
 
+    /// Snapshots before this one get an error.
+    pub(crate) fn created(&self) -> Csn {
+        Csn(self.created.load(Ordering::Acquire))
+    }
+
     pub(crate) fn retire(&self) {
         self.counters.retired.store(true, Ordering::Release);
+    }
+
+    /// A row went in or out since the table was made or opened.
+    pub(crate) fn has_changed(&self) -> bool {
+        self.counters.remembered.mark() != Mark::default()
     }
 
     pub fn index_count(&self) -> usize {
@@ -176,7 +186,7 @@ impl Table {
             counters: Arc::clone(&self.counters),
             row_names: self.row_names.clone(),
             key_parts: self.key_parts.clone(),
-            created: self.created,
+            created: AtomicU64::new(self.created().0),
             wal: Arc::clone(&self.wal),
             store: Arc::clone(&self.store),
         }

@@ -10,6 +10,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
+mod loads;
 mod old_versions;
 mod overtaken;
 mod own_log;
