@@ -404,13 +404,23 @@ fn sluice_set_replace(handler: *mut Handler, on: u32) -> i32 {
     })
 }
 
-fn sluice_copy_begin(handler: *mut Handler, session: *mut Session) -> i32 {
+fn sluice_copy_begin(handler: *mut Handler, session: *mut Session, loads: u32) -> i32 {
     guard(|| {
         // SAFETY: arguments 1 and 2.
         let (handler, session) = unsafe { (borrow(handler)?, borrow(session)?) };
         handler.copies = true;
-        session.copy_begin();
+        session.copy_begin(&handler.table, loads != 0);
         Ok(0)
+    })
+}
+
+fn sluice_copy_duplicate(handler: *mut Handler, session: *mut Session, record: *mut u8) -> i32 {
+    guard(|| {
+        // SAFETY: arguments 1 and 2.
+        let (handler, session) = unsafe { (borrow(handler)?, borrow(session)?) };
+        // SAFETY: argument 2.
+        let record = unsafe { record_mut(handler, record) };
+        handler.put_duplicate(session, record).map(|()| 0)
     })
 }
 

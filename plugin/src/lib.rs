@@ -17,6 +17,7 @@ mod autoinc;
 mod binlog;
 #[cfg(test)]
 mod codec_tests;
+mod copy;
 #[cfg(not(test))]
 mod declare;
 mod describe;

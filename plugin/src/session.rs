@@ -1,20 +1,10 @@
 //! One transaction of one connection, and where it stands between statements.
 
+use crate::copy::{Copy, Duplicate};
 use sluice_engine::base::Result;
-use sluice_engine::db::{Engine, Isolation, Savepoint, Trx};
+use sluice_engine::db::{Engine, Isolation, RowWrite, Savepoint, Table, Trx};
 use std::sync::Arc;
 use std::time::Duration;
-
-/// A copy's transactions take about so many bytes of rows each.
-const COPY_BYTES_MAX: usize = 1 << 20;
-
-/// ALTER TABLE copies rows in transactions of their own, one after the other. If it fails, the new
-/// table is dropped, so nobody needs one that holds all rows: its log could not go, and
-/// its versions would have to be moved out of the log's way. (InnoDB writes no undo there.)
-struct Copying {
-    trx: Trx,
-    bytes: usize,
-}
 
 pub struct Session {
     pub id: u64,
@@ -28,7 +18,9 @@ pub struct Session {
     /// The server has asked for `prepare`, also where there was nothing to do.
     sealed: bool,
     in_statement: bool,
-    copying: Option<Copying>,
+    copying: Option<Copy>,
+    /// Of a copy that has come to its end.
+    duplicate: Option<Duplicate>,
     /// Rows with AUTO_INCREMENT that the statement is still thought to insert.
     pub autoinc_rows: u64,
 }
@@ -46,66 +38,69 @@ impl Session {
             sealed: false,
             in_statement: false,
             copying: None,
+            duplicate: None,
             autoinc_rows: 0,
         }
     }
 
-    /// From now on rows come that ALTER TABLE copies into a table that no one else can see.
-    pub fn copy_begin(&mut self) {
-        if self.copying.is_none() {
-            self.copying = Some(Copying { trx: self.trx.beside(), bytes: 0 });
-        }
+    /// From now on rows come that are copied into this table, which no one else can see. `loads`: the
+    /// statement stops at the first duplicate, and reads nothing of the table.
+    pub fn copy_begin(&mut self, table: &Arc<Table>, loads: bool) {
+        self.duplicate = None;
+        let copying = self
+            .copying
+            .get_or_insert_with(|| Copy::begin(&self.engine, self.id, &self.trx, loads));
+        copying.add_table(table);
     }
 
-    /// All rows are copied. They must be durable now, whatever a commit promises: the server notes
-    /// next in a log of its own that the copy replaces the table, and does it after a crash.
+    /// Inserts a row of a table that is copied to.
+    pub fn copy_row(
+        &mut self,
+        table: &Arc<Table>,
+        row: &RowWrite<'_>,
+        replaces: bool,
+    ) -> Result<()> {
+        let Some(copying) = &mut self.copying else {
+            self.trx.set_replace(replaces);
+            return self.trx.insert(table, row);
+        };
+        let done = copying.insert(table, row, replaces);
+        self.duplicate = copying.take_duplicate();
+        done
+    }
+
+    /// All rows are copied: they are durable then.
     pub fn copy_end(&mut self) -> Result<()> {
         let Some(mut copying) = self.copying.take() else { return Ok(()) };
-        let done = copying.trx.commit(false);
+        let done = copying.end();
+        self.duplicate = copying.take_duplicate();
         self.copy_is_over(copying);
-        done?;
-        match crate::planted::is("copy") {
-            true => Ok(()),
-            false => self.engine.flush_log(),
-        }
+        done
     }
 
-    /// Takes back the last transaction of the copy; the table will be dropped.
+    /// The table will be dropped.
     pub fn copy_abort(&mut self) {
         let Some(mut copying) = self.copying.take() else { return };
-        copying.trx.rollback();
+        copying.abort();
         self.copy_is_over(copying);
     }
 
-    fn copy_is_over(&self, copying: Copying) {
+    fn copy_is_over(&self, copying: Copy) {
         drop(copying);
         // The copy's transaction was the one that a kill finds.
         self.trx.register();
     }
 
-    /// The transaction that inserts a row of a table that is (not) being copied to.
-    pub fn inserter(&mut self, copies: bool) -> &mut Trx {
-        match &mut self.copying {
-            Some(copying) if copies => &mut copying.trx,
-            _ => &mut self.trx,
-        }
-    }
-
-    /// A row of so many bytes was copied.
-    pub fn copied(&mut self, bytes: usize) -> Result<()> {
-        let Some(copying) = &mut self.copying else { return Ok(()) };
-        copying.bytes += bytes;
-        if copying.bytes < COPY_BYTES_MAX {
-            return Ok(());
-        }
-        copying.bytes = 0;
-        copying.trx.commit(false)
+    /// The row that was a duplicate, if it is not the one that was inserted last.
+    pub fn copied_duplicate(&self) -> Option<&Duplicate> {
+        self.duplicate.as_ref()
     }
 
     /// The index in which the last row to be inserted was a duplicate.
     pub fn duplicate_index(&self, copies: bool) -> usize {
-        match &self.copying {
-            Some(copying) if copies => copying.trx.duplicate_index(),
+        match (&self.duplicate, &self.copying) {
+            (Some(duplicate), _) => duplicate.twice.index,
+            (None, Some(copying)) if copies => copying.duplicate_index(),
             _ => self.trx.duplicate_index(),
         }
     }
@@ -119,6 +114,7 @@ impl Session {
         self.trx.set_lock_timeout(timeout);
         if !self.in_statement {
             self.in_statement = true;
+            self.duplicate = None;
             // A kill that is meant for this statement is seen when it waits: engine.rs asks.
             self.trx.clear_interrupt();
             self.trx.set_isolation(isolation);
@@ -198,6 +194,7 @@ impl Session {
 
     fn forget(&mut self) {
         self.autoinc_rows = 0;
+        self.duplicate = None;
         self.ordered = false;
         self.covered = false;
         self.prepared = false;

@@ -1,9 +1,10 @@
 //! A copy of ALTER TABLE: its rows after a loss of power, and after a failure.
 
 use super::session::Session;
+use sluice_engine::base::{Error, Result};
 use sluice_engine::db::{
     Config, Cursor, Direction, Engine, Entry, FlushAtCommit, Geometry, IndexSpec, Isolation,
-    NoHost, ReadMode, RowWrite, TableSpec,
+    NoHost, ReadMode, RowWrite, Table, TableSpec,
 };
 use sluice_engine::os::sim::SimOs;
 use std::ops::Bound;
@@ -11,8 +12,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const TABLE: &str = "db/#sql-alter";
-/// Of several transactions of the copy.
-const ROWS: u32 = 3000;
+/// Of several transactions of the copy, and more than the rows that tell a load in which order they come.
+const ROWS: u32 = 5000;
+const ROW_BYTES: usize = 3800;
 
 fn open(os: &Arc<SimOs>) -> Arc<Engine> {
     let mut config = Config::new("/data");
@@ -33,25 +35,34 @@ fn begin(engine: &Arc<Engine>) -> Session {
     session
 }
 
-fn copy_rows(engine: &Arc<Engine>, session: &mut Session) {
-    let spec = TableSpec {
-        indexes: vec![IndexSpec { unique: true }],
+fn spec() -> TableSpec {
+    TableSpec {
+        indexes: vec![IndexSpec { unique: true }, IndexSpec { unique: true }],
         definition: Vec::new(),
         autoinc_start: 1,
         compression: None,
-    };
-    engine.create_table(TABLE, spec).unwrap();
+    }
+}
+
+/// `loads`: the trees are built at once.
+fn copy_rows(engine: &Arc<Engine>, session: &mut Session, loads: bool) -> Arc<Table> {
+    engine.create_table(TABLE, spec()).unwrap();
     let table = engine.table(TABLE).unwrap().unwrap();
-    session.copy_begin();
+    session.copy_begin(&table, loads);
     for id in 0..ROWS {
-        let (key, payload) = (id.to_be_bytes(), [7; 1000]);
-        let entry = Entry { key: &key, payload: &payload, parts: &[], unique: true };
-        session.inserter(true).insert(&table, &RowWrite { entries: &[entry] }).unwrap();
-        session.copied(payload.len()).unwrap();
+        insert(session, &table, id, ROWS - id).unwrap();
         if id % 100 == 0 {
             engine.step().unwrap();
         }
     }
+    table
+}
+
+fn insert(session: &mut Session, table: &Arc<Table>, id: u32, second: u32) -> Result<()> {
+    let (key, second, payload) = (id.to_be_bytes(), second.to_be_bytes(), [7; ROW_BYTES]);
+    let entry = |key, payload| Entry { key, payload, parts: &[], unique: true };
+    let entries = [entry(&key, &payload), entry(&second, &key)];
+    session.copy_row(table, &RowWrite { entries: &entries }, false)
 }
 
 fn rows(engine: &Arc<Engine>) -> u32 {
@@ -68,14 +79,16 @@ fn rows(engine: &Arc<Engine>) -> u32 {
 
 #[test]
 fn a_copy_is_durable_at_its_end() {
-    let os = SimOs::new(1);
-    let engine = open(&os);
-    let mut session = begin(&engine);
-    copy_rows(&engine, &mut session);
-    session.copy_end().unwrap();
-    os.crash();
-    drop((session, engine));
-    assert_eq!(rows(&open(&os)), ROWS);
+    for loads in [false, true] {
+        let os = SimOs::new(1);
+        let engine = open(&os);
+        let mut session = begin(&engine);
+        copy_rows(&engine, &mut session, loads);
+        session.copy_end().unwrap();
+        os.crash();
+        drop((session, engine));
+        assert_eq!(rows(&open(&os)), ROWS, "loads: {loads}");
+    }
 }
 
 #[test]
@@ -83,10 +96,85 @@ fn a_copy_that_failed_takes_back_its_last_transaction() {
     let os = SimOs::new(2);
     let engine = open(&os);
     let mut session = begin(&engine);
-    copy_rows(&engine, &mut session);
+    copy_rows(&engine, &mut session, false);
     session.copy_abort();
     let left = rows(&engine);
     assert!(left > 0 && left < ROWS, "{left}: those that were committed piece by piece");
     // The server drops the table.
     assert!(engine.drop_table(TABLE).unwrap());
+}
+
+#[test]
+fn a_load_that_failed_leaves_no_row() {
+    let engine = open(&SimOs::new(2));
+    let mut session = begin(&engine);
+    copy_rows(&engine, &mut session, true);
+    session.copy_abort();
+    assert_eq!(rows(&engine), 0);
+    assert!(engine.drop_table(TABLE).unwrap());
+}
+
+#[test]
+fn rows_that_come_late_are_in_the_copy() {
+    let os = SimOs::new(3);
+    let engine = open(&os);
+    let mut session = begin(&engine);
+    let table = copy_rows(&engine, &mut session, true);
+    // Below and above what is there already.
+    for id in [u32::MAX, ROWS + 1, ROWS + 2] {
+        insert(&mut session, &table, id, id).unwrap();
+    }
+    session.copy_end().unwrap();
+    os.crash();
+    drop((session, engine, table));
+    assert_eq!(rows(&open(&os)), ROWS + 3);
+}
+
+/// By the load at its end, or when a row comes out of order; or by the insert of one row.
+#[test]
+fn a_duplicate_is_named_whoever_finds_it() {
+    for (loads, late) in [(true, false), (true, true), (false, true)] {
+        let engine = open(&SimOs::new(4));
+        let mut session = begin(&engine);
+        let table = copy_rows(&engine, &mut session, loads);
+        let mut found = insert(&mut session, &table, ROWS + 5, 1);
+        if late && found.is_ok() {
+            found = insert(&mut session, &table, ROWS, ROWS + 1);
+        }
+        if found.is_ok() {
+            found = session.copy_end();
+        }
+        let context = format!("loads: {loads}, late: {late}");
+        assert!(matches!(found, Err(Error::Duplicate)), "{context}");
+        assert_eq!(session.duplicate_index(late), 1, "{context}");
+        let twice = session.copied_duplicate().map(|duplicate| duplicate.twice.key.clone());
+        assert_eq!(twice, loads.then(|| 1u32.to_be_bytes().to_vec()), "{context}");
+        if loads && late {
+            let goes_on = insert(&mut session, &table, ROWS + 6, ROWS + 6);
+            assert!(matches!(goes_on, Err(Error::Refused(_))), "{context}: {goes_on:?}");
+        }
+        session.copy_abort();
+        assert!(engine.drop_table(TABLE).unwrap());
+    }
+}
+
+/// It would see those rows of the copy that were committed before it.
+#[test]
+fn a_snapshot_from_the_middle_of_a_copy_does_not_get_at_the_table() {
+    for loads in [false, true] {
+        let engine = open(&SimOs::new(5));
+        let mut session = begin(&engine);
+        let table = copy_rows(&engine, &mut session, loads);
+        let mut reader = engine.begin(9);
+        reader.open_snapshot();
+        insert(&mut session, &table, ROWS, ROWS + 1).unwrap();
+        if loads {
+            // Something is committed before the copy ends.
+            engine.create_table("db/other", spec()).unwrap();
+        }
+        session.copy_end().unwrap();
+        let (mut cursor, all, way) = (Cursor::default(), Bound::Unbounded, Direction::Forward);
+        let seen = reader.seek(&mut cursor, &table, 0, all, all, way, ReadMode::Snapshot);
+        assert!(matches!(seen, Err(Error::TableChanged)), "loads: {loads}");
+    }
 }

@@ -184,6 +184,8 @@ private:
   void compute_indexed_virtual();
   int failed(int error);
   bool refuse_galera(THD *thd) const;
+  int copy_begin(bool ignores);
+  int copied(int error);
   int alter_rows(sluice_alter *alter);
   bool alter_failed(int error);
   sluice_bound bound_of(uint key, const uchar *image, key_part_map parts, bool inclusive) const;

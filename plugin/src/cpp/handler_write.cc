@@ -120,15 +120,36 @@ bool ha_sluice::was_semi_consistent_read()
   return sluice_was_semi_consistent(m_handler) != 0;
 }
 
+/* Rows come from an ALTER TABLE or a CREATE TABLE ... SELECT. */
+int ha_sluice::copy_begin(bool ignores)
+{
+  /* For a unique key over a hash or without overlaps the server reads the table that it writes. */
+  if (!m_session || table->s->long_unique_table || table->s->period.unique_keys)
+    return 0;
+  /* So does a statement that goes on after a duplicate. */
+  const LEX *lex= ha_thd()->lex;
+  const bool goes_on= ignores || m_replace || lex->ignore || lex->duplicates != DUP_ERROR;
+  return sluice_copy_begin(m_handler, m_session, !goes_on && !table->part_info);
+}
+
+/* A duplicate may be a row that came earlier: the server reads its key in the record. */
+int ha_sluice::copied(int error)
+{
+  if (error == HA_ERR_FOUND_DUPP_KEY)
+    if (int worse= sluice_copy_duplicate(m_handler, m_session, table->record[0]))
+      error= worse;
+  return done(error);
+}
+
 int ha_sluice::extra(ha_extra_function operation)
 {
-  switch (sluice_copy_step(operation))
+  switch (const Copy_step step= sluice_copy_step(operation))
   {
   case Copy_step::BEGIN:
-    /* A unique key over a hash reads the table that it writes. */
-    return m_session && !table->s->long_unique_table ? sluice_copy_begin(m_handler, m_session) : 0;
+  case Copy_step::BEGIN_IGNORE:
+    return copy_begin(step == Copy_step::BEGIN_IGNORE);
   case Copy_step::END:
-    return m_session ? done(sluice_copy_end(m_handler, m_session, 1)) : 0;
+    return m_session ? copied(sluice_copy_end(m_handler, m_session, 1)) : 0;
   case Copy_step::ABORT:
     return m_session ? sluice_copy_end(m_handler, m_session, 0) : 0;
   case Copy_step::NONE:
@@ -249,7 +270,7 @@ int ha_sluice::write_row(const uchar *record)
       note_autoinc(SLUICE_AUTOINC_STORED);
     dbug_tmp_restore_column_map(&table->read_set, saved);
   }
-  return done(error);
+  return copied(error);
 }
 
 void ha_sluice::start_bulk_insert(ha_rows, uint)

@@ -98,6 +98,8 @@ enum class Copy_step
 {
   NONE,
   BEGIN,
+  /* Rows that are duplicates are left out. */
+  BEGIN_IGNORE,
   END,
   ABORT
 };
@@ -110,8 +112,9 @@ inline Copy_step sluice_copy_step(ha_extra_function operation)
   switch (operation)
   {
   case HA_EXTRA_BEGIN_COPY:
-  case HA_EXTRA_BEGIN_ALTER_IGNORE_COPY:
     return Copy_step::BEGIN;
+  case HA_EXTRA_BEGIN_ALTER_IGNORE_COPY:
+    return Copy_step::BEGIN_IGNORE;
   case HA_EXTRA_END_COPY:
     return Copy_step::END;
   case HA_EXTRA_ABORT_COPY:

@@ -382,8 +382,12 @@ int32_t sluice_lock(sluice_handler *handler, uint32_t lock, uint32_t wait);
 uint32_t sluice_planted(const char *name);
 int32_t sluice_set_replace(sluice_handler *handler, uint32_t on);
 /* Until sluice_copy_end, rows that are inserted are those of a table that the server drops if the
-   statement fails: they are committed piece by piece. keep: 0 if it has failed. */
-int32_t sluice_copy_begin(sluice_handler *handler, sluice_session *session);
+   statement fails. loads: the statement stops at the first duplicate and reads nothing of the table,
+   so its trees may be built at the end; else rows are committed piece by piece. keep: 0 if the statement
+   has failed. */
+int32_t sluice_copy_begin(sluice_handler *handler, sluice_session *session, uint32_t loads);
+/* After HA_ERR_FOUND_DUPP_KEY of a row that came earlier: puts its key into the record. */
+int32_t sluice_copy_duplicate(sluice_handler *handler, sluice_session *session, uint8_t *record);
 int32_t sluice_copy_end(sluice_handler *handler, sluice_session *session, uint32_t keep);
 /* The statement is over: back to plain reads of whole rows. */
 int32_t sluice_reset(sluice_handler *handler);

@@ -45,7 +45,7 @@ pub struct Handler {
     /// the record with the end of a range. Empty: none.
     wants_row: Vec<bool>,
     pub replace: bool,
-    /// ALTER TABLE copies rows into the table: [`copy_begin`](crate::session::Session::copy_begin).
+    /// Rows are copied into the table: [`copy_begin`](crate::session::Session::copy_begin).
     pub copies: bool,
     /// Scans of rows show a held one as it was committed last, before they wait for it.
     semi_consistent: bool,

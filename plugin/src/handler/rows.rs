@@ -128,7 +128,7 @@ impl Handler {
                 return Ok(false);
             }
             self.clear_nulls(record);
-            self.put_columns(entry_key, stored, record)?;
+            self.put_columns(index, entry_key, stored, record)?;
             key::take_columns(&self.shape, 0, clustered, &mut self.variable, record)?;
             return Ok(true);
         }
@@ -137,14 +137,20 @@ impl Handler {
         }
         if self.keyread != Keyread::Off {
             // The server does not compute virtual columns that the index has.
-            self.put_columns(entry_key, stored, record)?;
+            self.put_columns(index, entry_key, stored, record)?;
         }
         Ok(true)
     }
 
-    /// What an entry of the scanned index has to the record.
-    fn put_columns(&mut self, key: &[u8], stored: &[u8], record: &mut [u8]) -> Result<()> {
-        let (shape, index) = (&self.shape, self.scan.index);
+    /// What an entry of an index has to the record.
+    pub(super) fn put_columns(
+        &mut self,
+        index: usize,
+        key: &[u8],
+        stored: &[u8],
+        record: &mut [u8],
+    ) -> Result<()> {
+        let shape = &self.shape;
         row::unpack(shape, index, stored, &self.wanted, record)?;
         key::take_columns(shape, index, key, &mut self.variable, record)
     }
@@ -178,7 +184,7 @@ impl Handler {
         found
     }
 
-    fn clear_nulls(&self, record: &mut [u8]) {
+    pub(super) fn clear_nulls(&self, record: &mut [u8]) {
         if self.keyread != Keyread::KeepOthers {
             self.shape.put_null_bytes(record);
         }

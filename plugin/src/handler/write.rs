@@ -7,6 +7,7 @@
 //!    row that was read last (`row_key`).
 
 use super::Handler;
+use crate::copy::Duplicate;
 use crate::entry::{self, EntryBuffer};
 use crate::errors::HA_ERR_RECORD_IS_THE_SAME;
 use crate::key::KeyMaker;
@@ -14,7 +15,8 @@ use crate::record::Record;
 use crate::session::Session;
 use crate::shape::Index;
 use sluice_engine::base::Result;
-use sluice_engine::db::{Entry, RowWrite};
+use sluice_engine::db::{Entry, ReadMode, RowWrite};
+use std::sync::Arc;
 
 /// Of a row's UPDATE.
 pub enum UpdateOutcome {
@@ -30,15 +32,13 @@ impl Handler {
             self.row_key = self.table.next_hidden_key()?.to_be_bytes().to_vec();
         }
         self.make_entries(0, record);
-        let trx = session.inserter(self.copies);
-        trx.set_replace(self.replace);
         let entries = as_entries(&self.entries[0]);
-        trx.insert(&self.table, &RowWrite { entries: &entries })?;
+        let row = RowWrite { entries: &entries };
         if self.copies {
-            session
-                .copied(entries.iter().map(|entry| entry.key.len() + entry.payload.len()).sum())?;
+            return session.copy_row(&self.table, &row, self.replace);
         }
-        Ok(())
+        session.trx.set_replace(self.replace);
+        session.trx.insert(&self.table, &row)
     }
 
     pub fn update(
@@ -73,6 +73,28 @@ impl Handler {
     /// fails in another handler than the one that the server asks.
     pub fn duplicate_key(&self, session: &Session) -> usize {
         self.shape.key_of_index(session.duplicate_index(self.copies))
+    }
+
+    /// A duplicate that a copy has found later than its row was inserted, to the record.
+    pub fn put_duplicate(&mut self, session: &mut Session, record: &mut [u8]) -> Result<()> {
+        let Some(Duplicate { table, twice }) = session.copied_duplicate() else { return Ok(()) };
+        let (table, key, index) = (Arc::clone(table), twice.key.clone(), twice.index);
+        let mut payload = twice.stored.clone();
+        session.trx.read_stored(&table, &mut payload)?;
+        let (clustered, stored) = entry::split(&self.shape, index, &key, &payload)?;
+        self.clear_nulls(record);
+        if index > 0 {
+            // Of a key with a part of a column the entry has no more than that.
+            let mode = std::mem::replace(&mut self.mode, ReadMode::Snapshot);
+            let found = self.fetch_clustered(session, clustered, record);
+            self.mode = mode;
+            found?;
+        }
+        let done = self.put_columns(index, &key, stored, record);
+        // BLOBs of the record point into it.
+        self.entries[1].resize_with(1, EntryBuffer::default);
+        self.entries[1][0].payload = payload;
+        done
     }
 
     fn touch_all(&mut self) {
