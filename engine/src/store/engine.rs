@@ -132,10 +132,7 @@ impl Store {
         let direct = OpenMode { create: false, direct: true };
         let slots = os.open(&superblock_path(&dir), direct)?;
         let found = superblock::read(&*slots)?;
-        let Some((newest, sb)) = found.newest else {
-            let place = slots.path().display().to_string();
-            return Err(Error::corrupt("both slots of the superblock are damaged", place));
-        };
+        let (newest, sb) = found.newest_of(&*slots)?;
         if let Some(proof) = &sb.proof {
             cipher::check_proof_with(options.cipher.as_deref(), proof)?;
         }

@@ -43,10 +43,7 @@ impl CopiedStore {
     pub fn read(os: &dyn Os, dir: &Path) -> Result<CopiedStore> {
         let direct = OpenMode { create: false, direct: true };
         let file = os.open(&superblock_path(dir), direct)?;
-        let Some((_, sb)) = superblock::read(&*file)?.newest else {
-            let place = file.path().display().to_string();
-            return Err(Error::corrupt("both slots of the superblock are damaged", place));
-        };
+        let (_, sb) = superblock::read(&*file)?.newest_of(&*file)?;
         let (map, ..) = load_map(os, dir, &sb, 0)?;
         Ok(CopiedStore { dir: dir.to_owned(), sb, map })
     }

@@ -112,10 +112,7 @@ impl StoreFiles {
         let direct = OpenMode { create: false, direct: true };
         let slots = os.open(&superblock_path(dir), direct)?;
         let found = superblock::read(&*slots)?;
-        let Some((_, sb)) = found.newest else {
-            let place = slots.path().display().to_string();
-            return Err(Error::corrupt("both slots of the superblock are damaged", place));
-        };
+        let (_, sb) = found.newest_of(&*slots)?;
         let (map, _, note, sums) = load_map(os, dir, &sb, 0)?;
         let note = decrypt_note(cipher.as_deref(), &sb, note)?;
         let pages = os.open(&pages_path(dir), direct)?;

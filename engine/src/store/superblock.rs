@@ -9,7 +9,7 @@
 
 use crate::base::checksum::checksum;
 use crate::base::codec::{put_u32, put_u64, Reader};
-use crate::base::{formats, Result, BLOCK_BYTES};
+use crate::base::{formats, Error, Result, BLOCK_BYTES};
 use crate::cipher::ENVELOPE_BYTES;
 use crate::os::planted::{self, Bug};
 use crate::os::{AlignedBuf, File};
@@ -152,6 +152,16 @@ pub struct Slots {
     pub damaged: [bool; SLOTS],
     /// The format's version in the newest slot; 0 if there is none.
     pub version: u32,
+}
+
+impl Slots {
+    /// The newest slot of a store that was created; `file` is theirs.
+    pub fn newest_of(&self, file: &dyn File) -> Result<(usize, Superblock)> {
+        self.newest.ok_or_else(|| {
+            let place = file.path().display().to_string();
+            Error::corrupt("both slots of the superblock are damaged", place)
+        })
+    }
 }
 
 pub fn read(file: &dyn File) -> Result<Slots> {
