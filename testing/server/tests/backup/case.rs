@@ -1,6 +1,8 @@
 //! One server to be backed up, and the program.
 
+use sluice_rig::port::Port;
 use sluice_rig::tool::{run, says, spawn};
+use sluice_server_tests::replica::{listen, GRANT};
 use sluice_server_tests::scratch::{prefix, Scratch};
 use sluice_server_tests::site::Site;
 use sluice_server_tests::wait_until;
@@ -62,6 +64,15 @@ impl Case {
         case.d.start(&[]);
         case.d.run(&TABLES);
         case
+    }
+
+    /// Replicas may follow this one, by the port.
+    pub fn with_replicas(name: &str) -> (Case, Port) {
+        let (mut case, port) = (Case::new(name), Port::reserve());
+        case.d.start(&listen(&port).each_ref().map(String::as_str));
+        case.d.run(&TABLES);
+        case.d.run(&[GRANT]);
+        (case, port)
     }
 
     /// Some MiB that do not compress, so that a slow copy takes a while.

@@ -1,10 +1,8 @@
 //! Increments: each restores to its own place, with what it rests on and nothing else.
 
-use crate::case::{is_empty, state, transaction, Case, INFO, SMALL, TABLES, WRITERS};
+use crate::case::{is_empty, state, transaction, Case, INFO, SMALL, WRITERS};
 use crate::{change_tables, gets_there};
-use sluice_rig::port::Port;
 use sluice_rig::tool::{run, says, wait};
-use sluice_server_tests::replica::{listen, GRANT};
 use sluice_server_tests::site::Site;
 use sluice_server_tests::writer::Writers;
 use std::fs::{self, File};
@@ -97,11 +95,7 @@ fn each_of_a_chain_restores_to_its_place() {
 
 #[test]
 fn increments_under_load_are_exact() {
-    let mut case = Case::new("increments_under_load");
-    let port = Port::reserve();
-    case.d.start(&listen(&port).each_ref().map(String::as_str));
-    case.d.run(&TABLES);
-    case.d.run(&[GRANT]);
+    let (mut case, port) = Case::with_replicas("increments_under_load");
     case.fill();
     let end = Arc::new(AtomicBool::new(false));
     let ddl = change_tables(&case.d, &end);

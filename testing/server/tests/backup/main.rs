@@ -10,11 +10,11 @@ mod snapshot;
 mod stream;
 mod until;
 
-use case::{is_empty, transaction, upgrade, Case, INFO, TABLES, WRITERS};
+use case::{is_empty, transaction, upgrade, Case, INFO, WRITERS};
 use sluice_rig::client::Fault;
 use sluice_rig::port::Port;
 use sluice_rig::tool::{run, says, signal, wait};
-use sluice_server_tests::replica::{catch_up, follow, listen, GRANT};
+use sluice_server_tests::replica::{catch_up, follow};
 use sluice_server_tests::scratch::Scratch;
 use sluice_server_tests::site::{done, Site};
 use sluice_server_tests::writer::Writers;
@@ -74,11 +74,7 @@ fn gets_there(case: &Case, r: &mut Site, gtid: &str, port: &Port) {
 /// numbers other ones.
 #[test]
 fn a_backup_under_load_is_exact() {
-    let mut case = Case::new("a_backup_under_load_is_exact");
-    let port = Port::reserve();
-    case.d.start(&listen(&port).each_ref().map(String::as_str));
-    case.d.run(&TABLES);
-    case.d.run(&[GRANT]);
+    let (mut case, port) = Case::with_replicas("a_backup_under_load_is_exact");
     case.fill();
     let end = Arc::new(AtomicBool::new(false));
     let ddl = change_tables(&case.d, &end);

@@ -1,9 +1,8 @@
 //! A replica by one command: restored, and started.
 
-use crate::case::{is_empty, transaction, Case, TABLES, WRITERS};
-use sluice_rig::port::Port;
+use crate::case::{is_empty, transaction, Case, WRITERS};
 use sluice_rig::tool::{run, says};
-use sluice_server_tests::replica::{catch_up, listen, GRANT};
+use sluice_server_tests::replica::catch_up;
 use sluice_server_tests::writer::Writers;
 use std::process::Command;
 
@@ -13,11 +12,7 @@ fn with_password(command: &mut Command, password: &str) {
 
 #[test]
 fn a_restored_replica_follows_from_its_first_start() {
-    let mut case = Case::new("a_restored_replica_follows");
-    let port = Port::reserve();
-    case.d.start(&listen(&port).each_ref().map(String::as_str));
-    case.d.run(&TABLES);
-    case.d.run(&[GRANT]);
+    let (mut case, port) = Case::with_replicas("a_restored_replica_follows");
     let writers = Writers::start(&case.d, WRITERS, 1, transaction);
     writers.wait_for(50);
     run(&mut case.backup("b", &[])).ok();
