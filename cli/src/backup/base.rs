@@ -51,7 +51,7 @@ impl Base {
         &self.layer.shown
     }
 
-    /// What the increment says of it.
+    /// The facts by which the increment names it.
     pub fn facts(&self) -> [(String, String); 2] {
         [(BASE.into(), self.id.clone()), (format!("base_{POSITION}"), self.position.to_string())]
     }
@@ -82,7 +82,7 @@ impl Base {
         self.layer.data.join(ENGINE)
     }
 
-    /// What the increment is to copy of the store.
+    /// The parts of the store that the increment copies.
     pub fn parts(&self, copying: &mut Copying) -> Result<Vec<FilePart>> {
         let parts = copying.store_parts_since((&*RealOs::new(), &self.engine()));
         parts.map_err(|error| match error {

@@ -82,7 +82,7 @@ fn restore_dir(from: &Path, to: &Path, options: &Options) -> Result<()> {
         let plan = options.finish.plan(layers.manifest())?;
         Result::Ok((layers, plan))
     };
-    // What cannot be done is refused before anything is written, unless a stream is to be unpacked.
+    // Refuses before it writes anything, unless a stream is to be unpacked.
     let is_known = options.increments.iter().all(|source| matches!(source, Source::Dir(_)));
     let mut known = is_known.then(|| gather(Path::new(""))).transpose()?;
     restore(to, &options.keys, &mut |stage, work| {

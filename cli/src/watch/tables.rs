@@ -26,7 +26,7 @@ pub struct TableName {
 /// Since the start of the server.
 pub type ByTable = BTreeMap<TableName, Bytes>;
 
-/// What was written for a table in an interval.
+/// Bytes written for a table in an interval.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TableWrites {
     pub name: TableName,
@@ -51,8 +51,8 @@ fn row_of(mut row: Row) -> (TableName, Bytes) {
     (name, bytes)
 }
 
-/// What was written in between, most first. Bytes of a table that was dropped or renamed meanwhile
-/// stand in another row: they are taken off there.
+/// Bytes written in between, most first. A table that was dropped or renamed meanwhile has its bytes in
+/// another row: they are taken off there.
 pub fn between(then: &ByTable, now: &ByTable) -> Vec<TableWrites> {
     let mut gone = Bytes::default();
     for (_, bytes) in then.iter().filter(|(name, _)| !now.contains_key(name)) {

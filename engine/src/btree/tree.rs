@@ -77,7 +77,7 @@ impl Tree {
         self.root
     }
 
-    /// What was written for it.
+    /// Bytes written for it.
     pub fn bytes(&self) -> &Arc<TreeBytes> {
         &self.bytes
     }
@@ -94,7 +94,7 @@ impl Tree {
         appended
     }
 
-    /// Has it no entry, not even one that is deleted?
+    /// Whether it has no entry, not even one that is deleted.
     pub fn is_empty(&self) -> Result<bool> {
         let root = self.read_root()?;
         let node = Node::new(&root);

@@ -19,7 +19,8 @@ use std::collections::BTreeMap;
 pub struct WrittenBytes {
     /// The log of changes. Of the shared row: commits, events of the binlog, padding, new segments.
     pub log: u64,
-    /// Indexes built at once: the log of their pages, and the temporary files of their entries.
+    /// Indexes and copied tables, built at once: the log of their pages, and the temporary files of
+    /// their entries.
     pub build: u64,
     /// Pages that made room in the pool.
     pub eviction: u64,
