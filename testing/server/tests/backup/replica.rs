@@ -12,7 +12,7 @@ fn with_password(command: &mut Command, password: &str) {
 
 #[test]
 fn a_restored_replica_follows_from_its_first_start() {
-    let (mut case, port) = Case::with_replicas("a_restored_replica_follows");
+    let (case, port) = Case::with_replicas("a_restored_replica_follows");
     let writers = Writers::start(&case.d, WRITERS, 1, transaction);
     writers.wait_for(50);
     run(&mut case.backup("b", &[])).ok();
