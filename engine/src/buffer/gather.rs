@@ -59,7 +59,7 @@ impl Pool {
     }
 
     /// Looks whether changes are to be gathered from now on.
-    pub(super) fn refresh_gathers(&self) {
+    pub fn refresh_gathers(&self) {
         let in_memory = self.capacity_frames.load(Relaxed) as u64 * FULL_PERCENT / 100;
         self.gathers.store(self.store.pages() > in_memory, SeqCst);
     }

@@ -346,7 +346,7 @@ impl Opening {
             Level::Note,
             &format!(
                 "recovered in {ms} ms: {} log records in {scanned} bytes read in {} ms, \
-                 {} page changes redone, {} pages left to redo in the background",
+                 {} page changes redone, {} pages left to redo later",
                 analysis.records,
                 scan_ns / 1_000_000,
                 engine.pool.owed_applied(),

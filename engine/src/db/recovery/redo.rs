@@ -2,7 +2,8 @@
 //!
 //! The scan that finds the log's end gathers them by page ([`RedoTail`]). Changes that fit the memory
 //! set aside for them are left to the first reader of their page, and to the background
-//! ([`Engine::redo_step`]): the engine opens meanwhile. Changes before those are applied at once, a
+//! ([`Engine::redo_step`]): the engine opens meanwhile. Where memory holds a part of the pages only,
+//! pages of tables owe their redo as evicted ones do, until a reader or the redo window wants them. Changes before those are applied at once, a
 //! memoryful at a time, by several threads, each page once. Pages of the catalog are always
 //! brought up to date at once: without it there is nothing to open.
 
@@ -104,6 +105,8 @@ impl Redo<'_> {
         // Pages in memory were redone up to where this part of the tail begins.
         pay(self.pool, self.pool.owed_in_memory(), &progress);
         pay_all(self.pool, AFTER_CATALOG, &progress)?;
+        // Before the first step in the background asks.
+        self.pool.refresh_gathers();
         let damage = std::mem::take(&mut *progress.damage.lock());
         Ok(damage)
     }
@@ -220,10 +223,16 @@ fn put_aside(
 }
 
 impl Engine {
-    /// Applies some of what recovery left. Answers whether there is more.
+    /// Applies some of what recovery left. Answers whether there may be more to apply now.
+    ///
+    /// While frames gather their changes, a page of a table is left: it would be read, and soon be
+    /// evicted with the same changes. Trees of the engine itself owe nothing for long.
     pub(crate) fn redo_step(&self) -> Result<bool> {
-        self.pay_pages(self.pool.next_owed(STEP_PAGES, ALL_TREES))?;
-        Ok(self.pool.recovered_pages() > 0)
+        let end = if self.pool.gathers() { FIRST_USER_TREE } else { ALL_TREES };
+        let pages = self.pool.next_owed(STEP_PAGES, end);
+        let found = !pages.is_empty();
+        self.pay_pages(pages)?;
+        Ok(found)
     }
 
     /// Applies what is owed to these pages, to all that can be helped; the first failure of others
