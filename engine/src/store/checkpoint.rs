@@ -213,7 +213,8 @@ impl Store {
         let path = mapfile::snapshot_path(&self.dir, generation);
         let file = mapfile::create_file(&*self.os, &path).map_err(Failure::Write)?;
         let written = write_snapshot(file, self.seed, generation, leaves, &leaf_of)?;
-        add(&self.counters.map_bytes, written.directory.at + written.directory.bytes);
+        let end = written.directory.at + written.directory.bytes;
+        add(&self.counters.map_bytes, end.next_multiple_of(BLOCK_BYTES as u64));
         let path = mapfile::changes_path(&self.dir, generation);
         let file = mapfile::create_file(&*self.os, &path).map_err(Failure::Write)?;
         let mut changes = ChangeLog::new(file, self.seed, generation);
