@@ -8,6 +8,7 @@ use crate::watch::WatchedOs;
 use sluice_engine::base::{Error, Result};
 use sluice_engine::db::{
     self, Compression, Config, Durability, Encryption, Engine, FlushAtCommit, Keys, Level,
+    LogCompression,
 };
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -51,12 +52,13 @@ pub fn compression_of(code: u32) -> Option<Compression> {
     }
 }
 
-/// Of the log, where each commit waits for it: zstd at its fastest usual level.
-pub fn log_compression_of(method: u32) -> Compression {
+/// Of the log: the numbers are those of `sluice_log_compression`.
+pub fn log_compression_of(method: u32) -> LogCompression {
     match method {
-        0 => Compression::None,
-        2 => Compression::Zstd(1),
-        _ => Compression::Lz4,
+        0 => LogCompression::None,
+        1 => LogCompression::Lz4,
+        2 => LogCompression::Zstd,
+        _ => LogCompression::Auto,
     }
 }
 

@@ -19,6 +19,31 @@ pub enum FlushAtCommit {
     WriteOnly = 2,
 }
 
+/// How batches of the log are compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogCompression {
+    None = 0,
+    Lz4 = 1,
+    /// At its level 1, where each commit waits for it.
+    Zstd = 2,
+    /// LZ4 while memory could hold most pages; zstd while it holds a part of them only. There the
+    /// bytes of the log bound the redo window and the load, and the time of a commit is that of
+    /// reads of pages.
+    Auto = 3,
+}
+
+impl LogCompression {
+    /// `gathers`: memory holds a part of the pages only.
+    pub(super) fn now(self, gathers: bool) -> Compression {
+        match self {
+            LogCompression::None => Compression::None,
+            LogCompression::Zstd => Compression::Zstd(1),
+            LogCompression::Auto if gathers => Compression::Zstd(1),
+            LogCompression::Lz4 | LogCompression::Auto => Compression::Lz4,
+        }
+    }
+}
+
 /// What the page map takes beside the pool unless told otherwise.
 const MAP_SHARE: u64 = 16;
 const MAP_BYTES_MIN: u64 = 16 << 20;
@@ -52,7 +77,7 @@ pub struct Config {
     /// Of pages, for tables that do not say otherwise.
     pub compression: Compression,
     /// Of batches of the log.
-    pub log_compression: Compression,
+    pub log_compression: LogCompression,
     /// What the page store may take in the long run, in percent of its live bytes: less space costs
     /// more writes. 110 to 400.
     pub space_percent: u64,
@@ -72,7 +97,7 @@ impl Config {
             log_capacity_bytes: 512 << 20,
             flush_at_commit: FlushAtCommit::AtCommit,
             compression: Compression::Lz4,
-            log_compression: Compression::Lz4,
+            log_compression: LogCompression::Auto,
             space_percent: SPACE_PERCENT,
             encryption: None,
             background: true,

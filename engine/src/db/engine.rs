@@ -3,7 +3,7 @@
 use super::backups::Backups;
 use super::callbacks::Killed;
 use super::checkpoints::{CheckpointState, Checkpoints};
-use super::config::{Compression, Config, FlushAtCommit, Host};
+use super::config::{Config, FlushAtCommit, Host, LogCompression};
 use super::lease::{Lease, Purpose};
 use super::log_shares::LogShares;
 use super::long_counters::LongCounters;
@@ -304,8 +304,18 @@ impl Engine {
         self.wake_background();
     }
 
-    pub fn set_log_compression(&self, how: Compression) {
-        self.wal.set_compression(how);
+    /// The log follows at the next step of its worker.
+    pub fn set_log_compression(&self, how: LogCompression) {
+        self.settings.set_log_compression(how);
+        self.workers.log_bell.ring();
+    }
+
+    /// Only the log's worker calls this, so that the last setting stays.
+    pub(crate) fn refresh_log_compression(&self) {
+        let gathers = self.pool.gathers();
+        if let Some(how) = self.settings.new_log_compression(gathers) {
+            self.wal.set_compression(how.now(gathers));
+        }
     }
 
     /// See [`Config::space_percent`](super::Config); a value out of range becomes the next within.

@@ -59,7 +59,9 @@ pub use crate::cipher::FixedKeys;
 pub use crate::txn::{Isolation, ReadMode, Savepoint, WaitPolicy};
 pub use callbacks::{KeyParts, Killed, RowNames};
 pub use check::{CheckDepth, TableReport};
-pub use config::{Compression, Config, Encryption, FlushAtCommit, Host, Keys, Level, NoHost};
+pub use config::{
+    Compression, Config, Encryption, FlushAtCommit, Host, Keys, Level, LogCompression, NoHost,
+};
 pub use ddl::{Added, AlteredIndex, Durability, FoundTwice, IndexBuild, TableLoad, Twice};
 pub use engine::Engine;
 pub use recovery::Geometry;

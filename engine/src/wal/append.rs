@@ -204,6 +204,11 @@ impl Wal {
         self.io.lock().packer.how = how;
     }
 
+    #[cfg(test)]
+    pub fn compression(&self) -> Compression {
+        self.io.lock().packer.how
+    }
+
     fn poison_unless_full<T>(&self, result: Result<T>) -> Result<T> {
         match result {
             Err(e) if !matches!(e, Error::Full { .. }) || is_planted_failure(&e) => {

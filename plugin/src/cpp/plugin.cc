@@ -19,6 +19,9 @@ static ulong encryption_key_id;
 
 static const char *compression_names[]= {"none", "lz4", "zstd", NullS};
 static TYPELIB compression_typelib= {3, "compression", compression_names, nullptr};
+static const char *log_compression_names[]= {"none", "lz4", "zstd", "auto", NullS};
+static TYPELIB log_compression_typelib=
+  {4, "log_compression", log_compression_names, nullptr};
 
 static void update_flush_mode(THD *, st_mysql_sys_var *, void *to, const void *value)
 {
@@ -80,8 +83,9 @@ static MYSQL_SYSVAR_ENUM(compression, compression, PLUGIN_VAR_READONLY | PLUGIN_
     &compression_typelib);
 
 static MYSQL_SYSVAR_ENUM(log_compression, log_compression, PLUGIN_VAR_RQCMDARG,
-    "Compression of what is written to the Sluice log from now on: none, lz4 or zstd (level 1)",
-    nullptr, update_log_compression, 1, &compression_typelib);
+    "Compression of what is written to the Sluice log from now on: none, lz4, zstd (level 1), or "
+    "auto: zstd while the buffer pool holds a part of the pages only, else lz4",
+    nullptr, update_log_compression, 3, &log_compression_typelib);
 
 /* As SPACE_PERCENT and its limits in engine/src/store/policy.rs. */
 static MYSQL_SYSVAR_ULONG(space_amplification_pct, space_amplification_pct, PLUGIN_VAR_RQCMDARG,

@@ -3,7 +3,7 @@
 //! Most seeds draw everything by themselves. The others each belong to a [`Profile`], which makes
 //! likely what such a seed hardly ever meets: most defects need several things at once.
 
-use sluice_engine::db::Compression;
+use sluice_engine::db::LogCompression;
 use sluice_engine::os::sched::Pace;
 use sluice_engine::os::sim::SimRng;
 
@@ -99,7 +99,7 @@ pub struct Limits {
     /// If not, pages are as large on disk as in memory: segments fill up and are reused soon.
     pub is_compressed: bool,
     /// As a packed batch leaves blocks of the log as they were, and a plain one does not.
-    pub log_compression: Compression,
+    pub log_compression: LogCompression,
     /// The machine has spells of trouble: of which kind while sessions are at work,
     pub illness: Illness,
     /// and in so many of a hundred openings.
@@ -214,9 +214,9 @@ impl Limits {
             segment_bytes: one_of([64, 64, 64, 128]) << 10,
             is_compressed: one_of([0, 0, 1, 1]) == 1,
             log_compression: match one_of([0, 1, 1, 2]) {
-                0 => Compression::None,
-                1 => Compression::Lz4,
-                _ => Compression::Zstd(1),
+                0 => LogCompression::None,
+                1 => LogCompression::Auto,
+                _ => LogCompression::Zstd,
             },
         }
     }

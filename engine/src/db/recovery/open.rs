@@ -66,7 +66,7 @@ fn wal_options(config: &Config, geometry: Geometry, cipher: &Keyring) -> WalOpti
         capacity_bytes: config.log_capacity_bytes,
         segment_bytes: geometry.log_segment_bytes,
         cache_bytes: geometry.log_cache_bytes,
-        compression: config.log_compression,
+        compression: config.log_compression.now(false),
         cipher: cipher.clone(),
     }
 }

@@ -25,7 +25,7 @@ fn open(os: &Arc<SimOs>, encryption: Option<Encryption>) -> Result<Arc<Engine>> 
     config.buffer_pool_bytes = 1 << 20;
     config.log_capacity_bytes = 512 << 10;
     config.compression = Compression::None;
-    config.log_compression = Compression::None;
+    config.log_compression = LogCompression::None;
     config.encryption = encryption;
     Engine::open_with(Arc::clone(os) as Arc<dyn Os>, config, geometry(), Arc::new(NoHost))
 }

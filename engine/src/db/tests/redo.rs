@@ -1,6 +1,8 @@
 //! Redo on first touch: what opens at once, what is owed, and what a checkpoint makes of it.
 
 use super::damage::*;
+use crate::base::TreeId;
+use crate::catalog::FIRST_USER_TREE;
 use crate::db::*;
 use crate::os::sim::SimOs;
 use crate::os::Os;
@@ -94,4 +96,28 @@ fn a_table_that_is_dropped_takes_what_is_owed_to_it_along() {
     assert_eq!((engine.pool.owed_pages(), engine.pool.given_up()), (0, Vec::new()));
     let table = engine.table(TABLES[1]).unwrap().unwrap();
     assert_eq!(scan(&engine, &table, 0).unwrap(), expected(&contents[TABLES[1]], 0));
+}
+
+/// As above, but memory holds a part of the pages only.
+#[test]
+fn pages_of_tables_stay_owed_where_evicted_ones_do() {
+    let (os, contents) = killed();
+    let engine = open(&os, 512 << 10);
+    assert!(engine.pool.gathers());
+    let tables = |engine: &Arc<Engine>| {
+        let all = engine.pool.next_owed(usize::MAX, TreeId(u32::MAX)).len();
+        (all, engine.pool.next_owed(usize::MAX, FIRST_USER_TREE).len())
+    };
+    let (owed, _) = tables(&engine);
+    assert!(owed > 10, "{owed} pages are owed");
+    while engine.redo_step().unwrap() {}
+    assert_eq!(tables(&engine), (owed, 0), "none but those of the engine's own trees were read");
+    // A crash before any of it is paid loses nothing, and the first touch pays.
+    let again = open(&machine_with(&read_files(&os)), 512 << 10);
+    assert_contents(&again, &contents);
+    engine.set_buffer_pool_bytes(16 << 20);
+    for _ in 0..100 {
+        engine.step().unwrap();
+    }
+    assert_eq!(tables(&engine), (0, 0), "memory could hold all of them");
 }

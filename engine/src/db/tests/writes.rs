@@ -151,3 +151,28 @@ fn an_index_that_is_built_counts_as_that() {
     assert!(!after.contains_key(&WritesOf::Building), "{after:?}");
     assert_eq!(total(&engine) + besides, os.written_bytes());
 }
+
+#[test]
+fn the_log_is_packed_by_whether_memory_could_hold_most_pages() {
+    let engine = open(&SimOs::new(8));
+    create(&engine, LARGE);
+    let now = |engine: &Arc<Engine>| {
+        // Twice: the workers take turns, and the log's asks what another one found.
+        engine.step().unwrap();
+        engine.step().unwrap();
+        engine.wal.compression()
+    };
+    assert_eq!(now(&engine), Compression::Lz4);
+    let mut rng = SimRng::new(8);
+    for first in (1..4000).step_by(100) {
+        fill(&engine, LARGE, &mut rng, first, 100);
+        engine.step().unwrap();
+    }
+    assert_eq!(now(&engine), Compression::Zstd(1));
+    engine.set_log_compression(LogCompression::None);
+    assert_eq!(now(&engine), Compression::None);
+    engine.set_log_compression(LogCompression::Auto);
+    assert_eq!(now(&engine), Compression::Zstd(1));
+    engine.set_buffer_pool_bytes(64 << 20);
+    assert_eq!(now(&engine), Compression::Lz4);
+}

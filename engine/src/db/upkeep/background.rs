@@ -137,6 +137,7 @@ impl Engine {
         let prepared = self.prepare_log();
         let is_full = matches!(prepared, Err(Error::Full { .. }));
         self.lease.log_is_full.store(is_full, Ordering::Relaxed);
+        self.refresh_log_compression();
         self.wal.write_step()?;
         let now = self.os.now_ns();
         let last = self.workers.last_log_flush_ns.load(Ordering::Relaxed);
