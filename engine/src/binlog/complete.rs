@@ -14,9 +14,10 @@ use super::index::Index;
 use super::planted::{self, Bug};
 use super::record::{decode_bytes, Authority, FileInfo, RECORD_BINLOG};
 use super::recover::{BinlogRecovery, Trace};
-use crate::base::{Error, Result};
+use crate::base::{Error, Lsn, Result};
 use crate::os::{File, OpenMode, Os};
 use crate::wal::Wal;
+use std::cmp::Ordering::{Equal, Greater, Less};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -273,9 +274,28 @@ impl BinlogRecovery {
         Ok(missing)
     }
 
-    /// The logged bytes of the targets, up to their last group ends.
+    /// From where on the files may lack logged bytes. A file that is shorter than what was synced was
+    /// put back to an older state: then all that the log has of it is compared.
+    fn first_unsynced(&self, targets: &[Target<'_>]) -> Result<Option<Lsn>> {
+        let (Some(first), Some(synced)) = (self.first_lsn, self.synced) else {
+            return Ok(self.first_lsn);
+        };
+        for target in targets {
+            let bytes = match target.trace.info.id.cmp(&synced.id) {
+                Less => target.trace.info.end,
+                Equal => synced.pos,
+                Greater => 0,
+            };
+            if target.file.len()? < bytes && !planted::is(Bug::OlderFileUnseen) {
+                return Ok(Some(first));
+            }
+        }
+        Ok(Some(first.max(synced.before)))
+    }
+
+    /// The logged bytes of the targets that no sync has covered, up to their last group ends.
     fn each_piece(&self, wal: &Wal, targets: &mut [Target<'_>], take: &mut Take<'_>) -> Result<()> {
-        let Some(from) = self.first_lsn else { return Ok(()) };
+        let Some(from) = self.first_unsynced(targets)? else { return Ok(()) };
         wal.scan(from, wal.end(), &mut |_, record| {
             if record.kind != RECORD_BINLOG {
                 return Ok(());

@@ -16,6 +16,10 @@ pub enum Bug {
     MarkLate,
     /// The authority ends before the files are synced.
     SettledBeforeSync,
+    /// The log says that a file was synced, which was not.
+    NotedUnsynced,
+    /// A file that is shorter than what was synced is completed from its last sync on.
+    OlderFileUnseen,
 }
 
 #[cfg(test)]

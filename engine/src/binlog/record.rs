@@ -92,6 +92,17 @@ pub enum StateChange {
         seen: Option<Vec<Seen>>,
     },
     Identity(u64),
+    Synced(Synced),
+}
+
+/// Binlog bytes in records below `before` are synced in their files. A restart completes these
+/// from here on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Synced {
+    pub before: Lsn,
+    /// The newest of these files, and the position up to which it was synced.
+    pub id: u64,
+    pub pos: u64,
 }
 
 pub fn bytes_head(id: u64, pos: u64, end: Option<GroupEnd>, is_relaxed: bool) -> Vec<u8> {
@@ -184,6 +195,12 @@ pub fn encode_change(sequence: u64, change: &StateChange) -> Vec<u8> {
             put_u8(&mut out, 5);
             put_u64(&mut out, *identity);
         }
+        StateChange::Synced(Synced { before, id, pos }) => {
+            put_u8(&mut out, 6);
+            for v in [before.0, *id, *pos] {
+                put_varint(&mut out, v);
+            }
+        }
     }
     out
 }
@@ -202,6 +219,11 @@ pub fn decode_change(payload: &[u8]) -> Result<(u64, StateChange)> {
             StateChange::True { id, from, end, seen: is_certain.then_some(seen) }
         }
         5 => StateChange::Identity(r.u64()?),
+        6 => StateChange::Synced(Synced {
+            before: Lsn(r.varint()?),
+            id: r.varint()?,
+            pos: r.varint()?,
+        }),
         _ => return Err(r.fail("unknown change")),
     };
     r.finish()?;
@@ -229,6 +251,9 @@ pub fn describe_record(record: RecordRef<'_>) -> Result<String> {
             format!("file {id} is synced from {from} to {end}")
         }
         StateChange::Identity(identity) => format!("identity {identity:016x}"),
+        StateChange::Synced(Synced { before, id, pos }) => {
+            format!("all before LSN {} is synced, up to {pos} of file {id}", before.0)
+        }
     };
     Ok(format!("{sequence}: {text}"))
 }

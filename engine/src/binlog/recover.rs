@@ -3,7 +3,7 @@
 use super::events::Walker;
 use super::record::{
     decode_bytes, decode_change, Authority, BytesRecord, FileInfo, GroupEnd, State, StateChange,
-    RECORD_BINLOG, RECORD_BINLOG_STATE,
+    Synced, RECORD_BINLOG, RECORD_BINLOG_STATE,
 };
 use crate::base::{Error, Lsn, Result};
 use crate::wal::RecordRef;
@@ -28,6 +28,8 @@ pub struct BinlogRecovery {
     /// In the order of their ids.
     pub(super) traces: Vec<Trace>,
     pub(super) first_lsn: Option<Lsn>,
+    /// The last such record.
+    pub(super) synced: Option<Synced>,
     reading: Reading,
 }
 
@@ -64,6 +66,7 @@ impl BinlogRecovery {
             reading: Reading::new(state.census.at),
             state,
             first_lsn: None,
+            synced: None,
         })
     }
 
@@ -123,6 +126,12 @@ impl BinlogRecovery {
     }
 
     fn visit_change(&mut self, lsn: Lsn, sequence: u64, change: StateChange) -> Result<()> {
+        if let StateChange::Synced(synced) = change {
+            if synced.before > lsn {
+                return Err(corrupt("a sync of the binlog covers what came after it", lsn));
+            }
+            self.synced = Some(synced);
+        }
         // A large group is applied again whatever the note says: the bytes before it, which the
         // tail may hold in part, are of no use.
         if let StateChange::True { id, from, end, ref seen } = change {
@@ -161,7 +170,7 @@ impl BinlogRecovery {
             }
             StateChange::End { settled: false } => self.state.authority = Authority::Ending,
             StateChange::End { settled: true } => self.settle(),
-            StateChange::True { .. } => {}
+            StateChange::True { .. } | StateChange::Synced(_) => {}
             StateChange::Identity(identity) => self.state.identity = identity,
         }
         Ok(())

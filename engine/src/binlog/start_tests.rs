@@ -428,4 +428,71 @@ fn planted_bugs_of_the_start_are_found() {
     finds(Bug::MarkLate, |seed| run(seed, MissingVolume));
     finds(Bug::SettledBeforeSync, |seed| fails_once(seed, Fault::IoError));
     finds(Bug::SettledBeforeSync, |seed| cut_everywhere(seed, None));
+    finds(Bug::NotedUnsynced, synced_and_crashed);
+    finds(Bug::OlderFileUnseen, |seed| older_file(seed).check());
+}
+
+/// A sync that the log notes, with groups before and after it.
+fn server_that_synced(seed: u64) -> Server {
+    let mut server = server(seed);
+    for _ in 0..6 {
+        server.transaction(400).unwrap();
+    }
+    server.binlog.sync_step().unwrap();
+    // One at least makes the record of that durable.
+    for _ in 0..1 + server.rng.below(3) {
+        server.transaction(100).unwrap();
+    }
+    server
+}
+
+fn synced_and_crashed(seed: u64) {
+    let mut server = server_that_synced(seed);
+    server.restart();
+    server.check();
+}
+
+#[test]
+fn what_was_synced_is_not_compared() {
+    for seed in 0..40 {
+        let mut server = server_that_synced(seed);
+        server.os.crash();
+        server.os.sync_dir(Path::new("/")).unwrap();
+        server.open().unwrap();
+        let recovered = server.binlog.recovered.lock().clone().unwrap();
+        let synced = recovered.synced.expect("the last sync is in the log");
+        assert!(recovered.first_lsn.is_some_and(|first| first < synced.before), "seed {seed}");
+        let current = server.current.clone();
+        let file = server.os.open(Path::new(&current), OpenMode::default()).unwrap();
+        assert!(file.len().unwrap() >= synced.pos);
+        server.start().unwrap();
+        server.check();
+        synced_and_crashed(seed);
+    }
+}
+
+/// The file is cut to an older length after a sync that the log notes, and completed.
+fn older_file(seed: u64) -> Server {
+    let mut server = server(seed);
+    server.rotate().unwrap();
+    server.binlog.sync_step().unwrap();
+    let old = server.file().unwrap().len().unwrap();
+    for _ in 0..6 {
+        server.transaction(400).unwrap();
+    }
+    server.binlog.sync_step().unwrap();
+    server.transaction(100).unwrap();
+    server.os.crash();
+    server.os.sync_dir(Path::new("/")).unwrap();
+    let (file, old) = (server.file().unwrap(), old + server.rng.below(1000));
+    if file.len().unwrap() > old {
+        file.set_len(old).unwrap();
+    }
+    server.recover().unwrap();
+    server
+}
+
+#[test]
+fn a_file_that_was_put_back_is_completed_from_where_it_ends() {
+    (0..40).for_each(|seed| older_file(seed).check());
 }
