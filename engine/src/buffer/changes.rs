@@ -45,6 +45,20 @@ impl Changes {
         })
     }
 
+    pub fn first(&self) -> Option<Lsn> {
+        self.iter().next().map(|(lsn, _)| lsn)
+    }
+
+    /// Those that an image with this LSN lacks.
+    pub fn after(&self, image: Lsn) -> Changes {
+        let mut kept = Changes::new(self.creates && self.first().is_some_and(|lsn| lsn > image));
+        self.iter()
+            .filter(|(lsn, _)| *lsn > image)
+            .for_each(|(lsn, change)| kept.push(lsn, change));
+        kept.shrink();
+        kept
+    }
+
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }

@@ -9,7 +9,7 @@
 
 use super::changes::{Changes, HEAD_BYTES};
 use super::frame::WriteGuard;
-use super::owed_pages::{Apply, OwedPage};
+use super::owed_pages::{Apply, OwedPage, ENTRY_BYTES};
 use super::pool::{page_lsn_of, Pool};
 use super::table::{Shard, SHARDS};
 use crate::base::{Error, IdMap, Lsn, PageId, Result, TreeId, CHECKED};
@@ -30,8 +30,9 @@ impl Tail {
     /// To be called in the order of the log. `creates`: the change makes the page from nothing.
     pub fn add(&mut self, tree: TreeId, page: PageId, lsn: Lsn, change: &[u8], creates: bool) {
         let first = || (tree, lsn, Changes::new(creates));
+        let known = self.pages.len();
         self.pages.entry(page).or_insert_with(first).2.push(lsn, change);
-        self.bytes += HEAD_BYTES + change.len();
+        self.bytes += HEAD_BYTES + change.len() + ENTRY_BYTES * (self.pages.len() - known);
     }
 
     /// Memory that the changes take, about.
@@ -41,6 +42,21 @@ impl Tail {
 
     pub fn retain(&mut self, mut keep: impl FnMut(PageId, TreeId) -> bool) {
         self.pages.retain(|&page, owed| keep(page, owed.0));
+    }
+
+    /// Forgets what images hold: `image_of` answers a page's LSN in the store.
+    pub fn trim(&mut self, image_of: impl Fn(PageId) -> Lsn) {
+        self.bytes = 0;
+        self.pages.retain(|&page, (_, first, changes)| {
+            let image = image_of(page);
+            if *first <= image {
+                *changes = changes.after(image);
+                *first = changes.first().unwrap_or(image);
+            }
+            let is_owed = !changes.is_empty();
+            self.bytes += usize::from(is_owed) * (ENTRY_BYTES + changes.len_bytes());
+            is_owed
+        });
     }
 }
 
@@ -54,7 +70,8 @@ impl Pool {
     /// in memory must be paid ([`Pool::owed_in_memory`]).
     pub fn owe(&self, tail: Tail) {
         assert_eq!(self.owed_pages(), 0, "what was owed before is paid first");
-        for (page, (tree, first, changes)) in tail.pages {
+        for (page, (tree, first, mut changes)) in tail.pages {
+            changes.shrink();
             let (recovered, changes) = (true, Arc::new(changes));
             let owed = OwedPage { tree, first, recovered, changes, frame: Arc::default() };
             self.insert_owed(&mut self.table.shard(page), page, owed);
@@ -204,6 +221,30 @@ impl Pool {
     /// Pages whose redo begins before `lsn` are written from now on and owed no more.
     pub fn want_images_before(&self, lsn: Lsn) {
         self.images_before.fetch_max(lsn.0, SeqCst);
+    }
+
+    /// The LSN of the page's image. Zero: it has none, or nothing is known of it now.
+    pub fn image_of(&self, page: PageId) -> Lsn {
+        self.store.lsn_of(page).ok().flatten().unwrap_or(Lsn::ZERO)
+    }
+
+    /// Recovery gathered from the redo point on, whatever the image of a page holds. After this the
+    /// page owes what its image lacks, as one that was evicted.
+    pub fn trim_recovered(&self, page: PageId) {
+        let image = self.image_of(page);
+        let mut shard = self.table.shard(page);
+        if !shard.owed.pages.get(&page).is_some_and(|owed| owed.recovered) {
+            return;
+        }
+        let Some(mut owed) = self.remove_owed(&mut shard, page) else { return };
+        if owed.first <= image {
+            let older = planted::is(Bug::OlderImagePays);
+            let changes = owed.changes.after(if older { owed.changes.last } else { image });
+            let Some(first) = changes.first() else { return };
+            (owed.first, owed.changes) = (first, Arc::new(changes));
+        }
+        owed.recovered = false;
+        self.insert_owed(&mut shard, page, owed);
     }
 
     /// Brings a page up to date. One whose image in the store is new enough, by the map, is not

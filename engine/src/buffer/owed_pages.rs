@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, OnceLock};
 
 /// Memory that an owed page takes beside its changes, about.
-const ENTRY_BYTES: usize = 160;
+pub(super) const ENTRY_BYTES: usize = 160;
 
 /// The changes of one page.
 #[derive(Clone)]

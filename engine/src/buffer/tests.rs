@@ -405,3 +405,36 @@ fn what_cannot_be_applied_stays_owed_and_leaves_no_frame() {
     assert_eq!(pool.next_owed(9, TreeId(4)).len(), 2);
     assert_eq!(pool.next_owed(9, TREE).len(), 0, "only of trees below");
 }
+
+/// The same pages and images: what these hold is forgotten without a read, and the redo point rises.
+#[test]
+fn a_page_that_recovery_found_owes_what_its_image_lacks() {
+    let pool = pool_that_owes();
+    let (used, misses) = (pool.stats().change_bytes, pool.stats().misses);
+    (1..=4).for_each(|page| pool.trim_recovered(PageId(page)));
+    assert_eq!((pool.owed_pages(), pool.recovered_pages()), (3, 0), "page 3 has an image of all");
+    assert_eq!(pool.redo_point(Lsn(1000)), Lsn(20));
+    assert!(pool.stats().change_bytes < used);
+    assert_eq!(pool.stats().misses, misses);
+    let seen = |page| (pool.read(PageId(page)).unwrap()[8], pool.read(PageId(page)).unwrap()[16]);
+    assert_eq!([seen(1), seen(2), seen(3), seen(4)], [(20, 7), (40, 9), (10, 9), (50, 1)]);
+    // What was owed by an eviction is left alone.
+    pool.trim_recovered(PageId(1));
+    assert_eq!((pool.owed_pages(), pool.owed_applied()), (0, 4));
+}
+
+#[test]
+fn a_tail_forgets_what_images_hold() {
+    let mut tail = Tail::default();
+    tail.add(TREE, PageId(1), Lsn(5), &[1; 40], true);
+    tail.add(TREE, PageId(1), Lsn(9), &[2; 40], false);
+    tail.add(TREE, PageId(2), Lsn(7), &[3; 40], true);
+    tail.add(TREE, PageId(3), Lsn(8), &[4; 40], false);
+    let bytes = tail.bytes();
+    tail.trim(|page| [Lsn::ZERO, Lsn(5), Lsn(6), Lsn(8)][page.0 as usize]);
+    assert!(tail.bytes() < bytes * 2 / 3, "{} of {bytes}", tail.bytes());
+    let (_os, pool) = new_pool();
+    pool.owe(tail);
+    assert_eq!(pool.redo_point(Lsn(1000)), Lsn(7), "page 2 was made anew, page 3 owes nothing");
+    assert_eq!(pool.owed_pages(), 2);
+}

@@ -69,6 +69,26 @@ impl RedoTail {
         }
         Ok(())
     }
+
+    /// Gathers on from the first record that did not fit.
+    fn scan_rest(&mut self, wal: &Wal) -> Result<()> {
+        let Some(from) = self.rest_from.take() else { return Ok(()) };
+        wal.scan(from, wal.end(), &mut |lsn, record| self.visit(lsn, record))
+    }
+
+    /// If the memory was too small for all, forgets changes that images hold. Answers whether that gave
+    /// room for more: then it takes them back.
+    fn go_on_with(&mut self, changes: &mut Tail, image_of: impl Fn(PageId) -> Lsn) -> bool {
+        if self.rest_from.is_none() {
+            return false;
+        }
+        changes.trim(image_of);
+        let has_room = changes.bytes() < self.memory_bytes / 4 * 3;
+        if has_room {
+            self.changes = std::mem::take(changes);
+        }
+        has_room
+    }
 }
 
 /// A page that could not be brought up to date, for the first reason met.
@@ -96,11 +116,16 @@ impl Redo<'_> {
                     || self.analysis.dropped_trees.contains(&tree);
                 !gone && !self.pool.is_given_up(page)
             });
+            if tail.go_on_with(&mut changes, |page| self.pool.image_of(page)) {
+                tail.scan_rest(self.wal)?;
+                continue;
+            }
             self.pool.owe(changes);
-            let Some(from) = tail.rest_from.take() else { break };
+            if tail.rest_from.is_none() {
+                break;
+            }
             pay_all(self.pool, ALL_TREES, &progress)?;
-            let end = self.wal.end();
-            self.wal.scan(from, end, &mut |lsn, record| tail.visit(lsn, record))?;
+            tail.scan_rest(self.wal)?;
         }
         // Pages in memory were redone up to where this part of the tail begins.
         pay(self.pool, self.pool.owed_in_memory(), &progress);
@@ -225,11 +250,18 @@ fn put_aside(
 impl Engine {
     /// Applies some of what recovery left. Answers whether there may be more to apply now.
     ///
-    /// While frames gather their changes, a page of a table is left: it would be read, and soon be
-    /// evicted with the same changes. Trees of the engine itself owe nothing for long.
+    /// While frames gather their changes, a page of a table only forgets what its image holds: it would
+    /// be read, and soon be evicted with the same changes. Trees of the engine itself owe nothing for
+    /// long.
     pub(crate) fn redo_step(&self) -> Result<bool> {
-        let end = if self.pool.gathers() { FIRST_USER_TREE } else { ALL_TREES };
-        let pages = self.pool.next_owed(STEP_PAGES, end);
+        let gathers = self.pool.gathers();
+        let end = if gathers { FIRST_USER_TREE } else { ALL_TREES };
+        let mut pages = self.pool.next_owed(STEP_PAGES, end);
+        if gathers && pages.is_empty() {
+            pages = self.pool.next_owed(STEP_PAGES, ALL_TREES);
+            pages.iter().for_each(|&(page, _)| self.pool.trim_recovered(page));
+            return Ok(!pages.is_empty());
+        }
         let found = !pages.is_empty();
         self.pay_pages(pages)?;
         Ok(found)
