@@ -118,6 +118,11 @@ impl Walker {
         true
     }
 
+    /// Where the event that has been seen last ends, as its header says.
+    pub fn event_end(&self) -> u64 {
+        self.next
+    }
+
     /// How much of the event has to be looked at.
     fn wanted_bytes(&self) -> usize {
         match self.head[4] {

@@ -20,8 +20,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
 
-/// A group of more bytes is not copied: the file is synced instead.
-pub(super) const GROUP_COPY_BYTES_MAX: u64 = if cfg!(test) { 32 << 10 } else { 4 << 20 };
+/// A group of more bytes is not copied: the file is synced instead. To pack and write so many takes
+/// the log about as long as a sync of the file takes the device.
+pub(super) const GROUP_COPY_BYTES_MAX: u64 = if cfg!(test) { 32 << 10 } else { 256 << 10 };
+/// The same where the log is not synced at a group's end: a sync of the file would be.
+const RELAXED_COPY_BYTES_MAX: u64 = if cfg!(test) { 32 << 10 } else { 4 << 20 };
 /// More bytes that no sync has covered are not left to the next interval: a restart reads them.
 const UNSYNCED_BYTES_MAX: u64 = if cfg!(test) { 64 << 10 } else { 32 << 20 };
 /// After so much log a sync is noted in it: a restart need not compare what came before.
@@ -385,7 +388,10 @@ impl Binlog {
         let Some(tail) = inner.tails.iter_mut().find(|t| t.info.id == id) else { return };
         tail.written = current.expected;
         let group = &mut current.group;
-        group.is_large |= group.bytes > GROUP_COPY_BYTES_MAX || self.wal.admit().is_err();
+        // The header of a long event tells its end before the rest comes.
+        let bytes = group.bytes.max(current.walker.event_end().saturating_sub(group.from));
+        let bytes_max = if write.durable { GROUP_COPY_BYTES_MAX } else { RELAXED_COPY_BYTES_MAX };
+        group.is_large |= bytes > bytes_max || self.wal.admit().is_err();
         add(&self.unsynced_bytes, write.bytes.len() as u64);
         if group.is_large {
             // Its record in the log will replace what was copied. The background syncs it as it
