@@ -6,6 +6,7 @@
 //! 3. Tests share no port and no directory, so that several can run at a time.
 
 pub mod binlog;
+pub mod builds;
 pub mod kinds;
 pub mod replica;
 pub mod scratch;

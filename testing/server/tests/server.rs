@@ -4,6 +4,7 @@ use sluice_rig::port::Port;
 use sluice_rig::suite::{self, skip};
 use sluice_rig::tests;
 use sluice_rig::tool::{run, says, spawn, wait, wait_until, Ended, Home, Tool};
+use sluice_server_tests::builds::of_another_release;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
@@ -382,33 +383,6 @@ fn gives_space_back(w: &mut World) {
     home.stop();
 }
 
-fn replace_all(bytes: &mut [u8], from: &[u8], to: &[u8]) {
-    let places: Vec<_> =
-        (0..=bytes.len() - from.len()).filter(|&at| bytes[at..].starts_with(from)).collect();
-    assert!(!places.is_empty(), "the plugin does not have {from:x?}");
-    places.into_iter().for_each(|at| bytes[at..at + to.len()].copy_from_slice(to));
-}
-
-/// The installed plugin as if it had been compiled for the first release of its series.
-fn of_another_release(tool: &Tool) -> Vec<u8> {
-    let read = |name: &str| fs::read_to_string(tool.prefix.root.join(name)).expect("in the prefix");
-    let build = read("build.env");
-    let setting = |name: &str| {
-        build.lines().find_map(|l| l.strip_prefix(name)).expect("a setting").to_owned()
-    };
-    let version = setting("MARIADB_VERSION=");
-    let (series, patch) = version.rsplit_once('.').expect("three numbers");
-    let other = format!("{series}.{}-MariaDB", "0".repeat(patch.len()));
-    let id: u32 = setting("MARIADB_VERSION_ID=").parse().expect("a number");
-    let mut plugin = fs::read(tool.prefix.root.join("plugin/ha_sluice.so")).expect("the plugin");
-    replace_all(&mut plugin, format!("{version}-MariaDB").as_bytes(), other.as_bytes());
-    // What the server compares: of the handlerton, MYSQL_VERSION_ID << 8.
-    replace_all(&mut plugin, &(id << 8).to_le_bytes(), &((id / 100 * 100) << 8).to_le_bytes());
-    // Another series lacks functions that the plugin calls.
-    replace_all(&mut plugin, b"_Z17trans_register_ha", b"_Z17trans_register_hb");
-    plugin
-}
-
 /// The reason names both releases, which the server's own message does not.
 fn refuses_a_plugin_of_another_release(w: &mut World) {
     if !w.tool.has_plugin("ha_sluice.so") {
@@ -416,7 +390,8 @@ fn refuses_a_plugin_of_another_release(w: &mut World) {
     }
     let dir = w.tool.work.join("other-release");
     fs::create_dir_all(dir.join("plugin")).expect("a new directory");
-    fs::write(dir.join("plugin/ha_sluice.so"), of_another_release(&w.tool)).expect("a plugin");
+    fs::write(dir.join("plugin/ha_sluice.so"), of_another_release(&w.tool.prefix))
+        .expect("a plugin");
     let usr = w.tool.prefix.root.join("usr");
     let ended = run(w
         .tool

@@ -4,6 +4,7 @@
 //! `cargo test --release --workspace --test upgrade [NAME]`, after `make build` and
 //! `make build SERVER=11.8`.
 
+use sluice_server_tests::builds::Builds;
 use sluice_server_tests::kinds::{self, HISTORY};
 use sluice_server_tests::scratch::{next_prefix, prefix, Scratch};
 use sluice_server_tests::site::Site;
@@ -210,6 +211,25 @@ fn killed_with_the_binlog_in_the_log() {
 fn killed_with_a_binlog_that_the_server_syncs() {
     let options = ["--loose-sluice-persist-binlog-to-redo=OFF"];
     Upgrade::new("killed_with_a_binlog_that_the_server_syncs", &options).cross(End::Kill);
+}
+
+/// One directory of plugins, with a loader, serves both.
+#[test]
+fn killed_with_a_build_for_each_server() {
+    let scratch = Scratch::new("upgrade", "builds");
+    let builds = Builds::new(scratch.path("plugins"));
+    builds.add(&prefix());
+    builds.add(&next_prefix());
+    let mut site = Site::new(&scratch, "d", "Sluice", &[&builds.option()]);
+    site.start(&[]);
+    site.run(&LOAD_TABLES);
+    let older = site.value("SELECT VERSION()");
+    site.kill();
+    site.move_to(next_prefix());
+    site.start(&[]);
+    assert_ne!(site.value("SELECT VERSION()"), older);
+    assert_eq!(site.value("SELECT COUNT(*) FROM busy.n"), "4");
+    site.stop();
 }
 
 /// And back, which MariaDB does not support: Sluice's files depend on no server, but its own tables do.
