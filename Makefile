@@ -14,9 +14,10 @@ TOOLS := $(TARGET)/release
 
 # Another server than the default, a release or a series: a prefix of its own, the same target directory.
 SERVER ?=
-# Packages are for the newest known release of its series: that with the security updates.
+# Packages have a build for each known release of a series. Their tests begin with the prefix of the newest.
 ifneq ($(filter deb test-deb,$(MAKECMDGOALS)),)
-override SERVER := $(shell scripts/newest-release $(SERVER))
+export DEB_RELEASES := $(shell scripts/known-releases $(SERVER))
+override SERVER := $(lastword $(DEB_RELEASES))
 endif
 ifneq ($(SERVER),)
 export SLUICE_MARIADB_VERSION := $(SERVER)

@@ -43,3 +43,12 @@ known_versions() {
     [[ -z $(layout_of "$version") ]] || printf '%s\n' "$version"
   done
 }
+
+# The prefix of release $1 in directory $2: that of `make build` if it has this release.
+prefix_of() {
+  if grep -qsE "^layout=.* version=${1//./\\.}$" "$2/.prefix/READY"; then
+    printf '%s\n' "$2/.prefix"
+  else
+    printf '%s\n' "$2/.prefix-$1"
+  fi
+}

@@ -3,7 +3,8 @@
 mod root;
 mod world;
 
-use sluice_rig::suite;
+use root::release_of;
+use sluice_rig::suite::{self, skip};
 use sluice_rig::tests;
 use sluice_rig::tool::{checkout, is_silent_about, run, says};
 use std::fs;
@@ -13,7 +14,8 @@ use world::{packages_in, World};
 
 fn main() -> ExitCode {
     let tests = tests![
-        wants_exactly_its_server,
+        wants_one_of_its_servers,
+        has_a_build_for_each_server,
         the_first_commit_comes_within_a_minute,
         rows_survive_a_kill,
         the_program_has_a_manual_and_completions,
@@ -25,23 +27,36 @@ fn main() -> ExitCode {
         is_installed_again,
         a_full_disk_leaves_nothing_half,
         is_upgraded_from_an_older_version,
+        the_server_is_updated_under_it,
+        a_server_without_a_build_is_kept_back,
         is_removed_with_the_server,
         equal_sources_give_equal_bytes,
     ];
     suite::run(&tests, World::new)
 }
 
-fn wants_exactly_its_server(w: &mut World) {
-    let script = r#"
-        mkdir -p /srv/other/DEBIAN
-        printf 'Package: mariadb-server-core\nVersion: 1:99\nArchitecture: amd64\nMaintainer: x <x@x>\nDescription: x\n' \
-            >/srv/other/DEBIAN/control
-        dpkg-deb --build /srv/other /srv/other.deb"#;
-    w.root.sh(script).ok();
+/// A server that the packages have no build for.
+const UNKNOWN: &str = r#"
+    mkdir -p /srv/other/DEBIAN
+    printf 'Package: mariadb-server-core\nVersion: 1:99\nArchitecture: amd64\nMaintainer: x <x@x>\nDescription: x\n' \
+        >/srv/other/DEBIAN/control
+    dpkg-deb --build /srv/other /srv/other.deb"#;
+
+fn wants_one_of_its_servers(w: &mut World) {
+    w.root.sh(UNKNOWN).ok();
     let both = w.root.apt("install --simulate /srv/packages/*.deb /srv/other.deb");
     both.refuses("unmet dependencies");
-    let wanted = format!("mariadb-server-core (= {})", w.distribution.server);
-    says(&wanted, &both.text());
+    for server in &w.distribution.servers {
+        says(&format!("mariadb-server-core (= {server})"), &both.text());
+    }
+}
+
+fn has_a_build_for_each_server(w: &mut World) {
+    w.running();
+    let list = "cd /usr/lib/mysql/plugin/sluice && ls -A";
+    let releases = w.distribution.releases();
+    let wanted: Vec<_> = releases.iter().map(|r| format!("ha_sluice-{r}.so")).collect();
+    assert_eq!(w.root.sh(list).ok().lines().collect::<Vec<_>>(), wanted);
 }
 
 fn the_first_commit_comes_within_a_minute(w: &mut World) {
@@ -60,7 +75,7 @@ fn the_first_commit_comes_within_a_minute(w: &mut World) {
     assert_eq!(w.engine(), "YES");
     let version = w.root.sql("SELECT @@version");
     assert!(
-        w.distribution.server.contains(version.split('-').next().expect("a part")),
+        w.distribution.newest().contains(version.split('-').next().expect("a part")),
         "{version}"
     );
 }
@@ -151,6 +166,7 @@ fn is_removed_and_the_server_runs_without_it(w: &mut World) {
     root.sql("DROP DATABASE shop");
     assert!(root.has("/etc/mysql/mariadb.conf.d/sluice.cnf"), "a removal keeps the configuration");
     assert!(!root.has("/usr/lib/mysql/plugin/ha_sluice.so"));
+    assert!(!root.has("/usr/lib/mysql/plugin/sluice"));
 }
 
 fn is_purged_and_its_data_stay(w: &mut World) {
@@ -185,9 +201,11 @@ fn a_full_disk_leaves_nothing_half(w: &mut World) {
     w.root.run_outside(full).ok();
     let failed = w.install();
     failed.refuses("No space left on device");
-    let left =
-        w.root.sh("ls -A /usr/lib/mysql/plugin /usr/share/mariadb-plugin-sluice 2>&1 || true").ok();
-    is_silent_about("sluice.so", &left);
+    let left = w
+        .root
+        .sh("ls -AR /usr/lib/mysql/plugin /usr/share/mariadb-plugin-sluice 2>&1 || true")
+        .ok();
+    is_silent_about("ha_sluice", &left);
     assert!(!w.is_installed());
     assert!(w.answers(), "the server was disturbed");
     w.root.run_outside("umount \"$1/usr/lib/mysql/plugin\"").ok();
@@ -211,6 +229,61 @@ fn is_upgraded_from_an_older_version(w: &mut World) {
     assert_eq!(w.root.sql("SELECT id FROM shop.orders").trim(), "1");
     let kept = "grep -c capacity.=.1G /etc/mysql/mariadb.conf.d/sluice.cnf";
     assert_eq!(w.root.sh(kept).ok().trim(), "1", "an upgrade keeps what the user wrote");
+}
+
+/// By apt, as a security update comes: the package of the plugin stays as it is, and so do its rows.
+fn the_server_is_updated_under_it(w: &mut World) {
+    let servers = w.distribution.servers.clone();
+    let (Some(first), true) = (servers.first(), servers.len() > 1) else {
+        skip("the packages are for one release of the server");
+    };
+    w.without_tables();
+    w.root.apt("purge mariadb-server mariadb-server-core mariadb-plugin-sluice").ok();
+    w.root.sh("rm -rf /var/lib/mysql").ok();
+    w.root.pin(first);
+    w.install().ok();
+    w.with_table();
+    let plugin = w.version();
+    for (from, to) in servers.iter().zip(&servers[1..]) {
+        assert_eq!(&w.server_version(), from);
+        w.root.pin(to);
+        let upgrade = w.root.apt("upgrade").ok();
+        is_silent_about("kept back", &upgrade);
+        is_silent_about("REMOVED", &upgrade);
+        w.wait_for_server();
+        assert_eq!(&w.server_version(), to);
+        assert_eq!((w.version(), w.engine().as_str()), (plugin.clone(), "YES"));
+        says(release_of(to), &w.root.sql("SELECT @@version"));
+        assert_eq!(w.root.sql("SELECT id FROM shop.orders").trim(), "1");
+        rows_survive_a_kill(w);
+    }
+}
+
+fn a_server_without_a_build_is_kept_back(w: &mut World) {
+    w.with_table();
+    let list = r#"
+        mkdir -p /srv/newer
+        cp /srv/other.deb /srv/newer
+        echo 'deb [trusted=yes] file:/srv/newer ./' >/etc/apt/sources.list.d/newer.list
+        rm -f /etc/apt/preferences.d/mariadb"#;
+    w.root.sh(UNKNOWN).ok();
+    w.root.sh(list).ok();
+    // The root has no dpkg-scanpackages.
+    let scan = "cd \"$1/srv/newer\" && dpkg-scanpackages --multiversion . >Packages";
+    w.root.run_outside(scan).ok();
+    w.root.apt("update").ok();
+    let upgrade = w.root.apt("upgrade").ok();
+    w.root.sh("rm /etc/apt/sources.list.d/newer.list").ok();
+    w.root.apt("update").ok();
+    w.root.pin(w.distribution.newest());
+    says("mariadb-server-core", kept_back(&upgrade));
+    assert!(w.is_installed() && w.engine() == "YES");
+}
+
+/// The packages that apt keeps back.
+fn kept_back(upgrade: &str) -> &str {
+    let rest = upgrade.split_once("kept back:").map_or("", |(_, rest)| rest);
+    rest.split_once("\n0 upgraded").map_or(rest, |(list, _)| list)
 }
 
 fn is_removed_with_the_server(w: &mut World) {

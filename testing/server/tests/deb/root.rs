@@ -12,21 +12,25 @@ use std::time::Duration;
 /// What the distribution's packages of the server are called here and there.
 pub struct Distribution {
     pub suite: String,
-    /// As in 1:10.11.18-0+deb12u1.
-    pub server: String,
-    /// The downloads of scripts/fetch-mariadb.
-    downloads: PathBuf,
+    /// Versions of the server's packages, lowest first, as 1:10.11.18-0+deb12u1.
+    pub servers: Vec<String>,
+    /// Of each, the downloads of scripts/fetch-mariadb.
+    downloads: Vec<PathBuf>,
     cache: PathBuf,
     /// Lines for apt.
     sources: String,
 }
 
+/// Of each release for which there are builds in the packages: as scripts/deb has it.
 const ASK: &str = r#"
 SCRIPT_NAME=deb; . scripts/lib/common.sh; . scripts/lib/debian.sh; . scripts/lib/servers.sh
 version=$(sed -n 's/^MARIADB_VERSION=//p' "$SLUICE_PREFIX/build.env")
 suite=$(suite_of "${version%.*}")
 ensure_packages mmdebstrap dpkg-dev 1>&2
-printf '%s\n' "$suite" "$(sed -n 's/^package=//p' "$SLUICE_PREFIX/READY")" "$SLUICE_CACHE" "$version"
+printf '%s\n' "$suite" "$SLUICE_CACHE"
+for release in ${DEB_RELEASES:-$(scripts/known-releases "${version%.*}")}; do
+  printf 'server %s %s\n' "$release" "$(sed -n 's/^package=//p' "$(prefix_of "$release" "$CHECKOUT")/READY")"
+done
 { source_lines "$SUITE" "$suite" && source_lines "$SUITE-security" "$suite-security"; } | grep -v ^deb-src
 "#;
 
@@ -38,16 +42,34 @@ impl Distribution {
         let answer = run(&mut bash).ok();
         let mut lines = answer.lines();
         let mut next = || lines.next().expect("a line").to_owned();
-        let (suite, server, cache, version) = (next(), next(), PathBuf::from(next()), next());
-        let downloads = cache.join("mariadb").join(version);
-        let sources = lines.collect::<Vec<_>>().join("\n");
-        Distribution { suite, server, downloads, cache, sources }
+        let (suite, cache) = (next(), PathBuf::from(next()));
+        let (servers, sources): (Vec<&str>, Vec<&str>) =
+            lines.partition(|line| line.starts_with("server "));
+        let word = |line: &&str, n: usize| line.split(' ').nth(n).expect("a word").to_owned();
+        let downloads = servers.iter().map(|line| cache.join("mariadb").join(word(line, 1)));
+        Distribution {
+            downloads: downloads.collect(),
+            servers: servers.iter().map(|line| word(line, 2)).collect(),
+            sources: sources.join("\n"),
+            suite,
+            cache,
+        }
+    }
+
+    /// The newest server that the packages are for.
+    pub fn newest(&self) -> &str {
+        self.servers.last().expect("a server")
+    }
+
+    /// As 10.11.18.
+    pub fn releases(&self) -> Vec<String> {
+        self.servers.iter().map(|server| release_of(server).to_owned()).collect()
     }
 
     /// The kept root, as a tar file.
     fn kept(&self) -> PathBuf {
-        let server = self.server.replace([':', '/'], "_");
-        self.cache.join("roots").join(format!("{}-{server}.tar", self.suite))
+        let servers = self.servers.join("-").replace([':', '/'], "_");
+        self.cache.join("roots").join(format!("{}-{servers}.tar", self.suite))
     }
 
     fn make(&self, into: &Path, mut log: impl FnMut(&str)) {
@@ -70,25 +92,43 @@ impl Distribution {
         fs::remove_dir_all(into).expect("our own directory");
     }
 
-    /// The server's packages as a repository on disk, and in apt's cache whatever else they need.
+    /// The servers' packages as a repository on disk, and in apt's cache whatever else they need.
     fn add_server(&self, root: &Path) {
-        const SCRIPT: &str = r#"
+        const COPY: &str = r#"
             mkdir -p "$1/srv/server"
             cp "$2"/*.deb "$1/srv/server"
-            rm -f "$1"/srv/server/*-dev_* "$1"/srv/server/mariadb-test*
+            rm -f "$1"/srv/server/*-dev_* "$1"/srv/server/mariadb-test*"#;
+        const LIST: &str = r#"
             (cd "$1/srv/server" && dpkg-scanpackages --multiversion . >Packages 2>/dev/null)
             echo 'deb [trusted=yes] file:/srv/server ./' >>"$1/etc/apt/sources.list"
-            printf 'Package: src:mariadb\nPin: version %s\nPin-Priority: 1001\n' "$3" >"$1/etc/apt/preferences.d/mariadb"
             cp /etc/resolv.conf "$1/etc/resolv.conf"
-            chroot "$1" apt-get -qq update
-            chroot "$1" apt-get -qq --yes --download-only install mariadb-server
-            # From here on nothing comes from the network.
-            rm "$1/etc/resolv.conf"
-            "#;
-        let mut sh = Command::new("sh");
-        sh.args(["-ec", SCRIPT, "add"]).arg(root).arg(&self.downloads).arg(&self.server);
-        run(&mut sh).ok();
+            chroot "$1" apt-get -qq update"#;
+        const DOWNLOAD: &str =
+            "chroot \"$1\" apt-get -qq --yes --download-only install mariadb-server";
+        let sh = |script: &str, argument: &Path| {
+            let mut sh = Command::new("sh");
+            run(sh.args(["-ec", script, "add"]).arg(root).arg(argument)).ok();
+        };
+        self.downloads.iter().for_each(|downloads| sh(COPY, downloads));
+        sh(LIST, root);
+        for server in &self.servers {
+            pin(root, server);
+            sh(DOWNLOAD, root);
+        }
+        // From here on nothing comes from the network.
+        fs::remove_file(root.join("etc/resolv.conf")).expect("a copy");
     }
+}
+
+/// Of 1:10.11.18-0+deb12u1 the release, 10.11.18.
+pub fn release_of(server: &str) -> &str {
+    server.split([':', '-', '+']).nth(1).expect("a version with an epoch")
+}
+
+/// Makes this version of the server's packages that which apt installs.
+fn pin(root: &Path, server: &str) {
+    let text = format!("Package: src:mariadb\nPin: version {server}\nPin-Priority: 1001\n");
+    fs::write(root.join("etc/apt/preferences.d/mariadb"), text).expect("in our root");
 }
 
 fn unpack(tar: &Path, into: &Path) {
@@ -160,6 +200,11 @@ impl Root {
         let mut command = Command::new("nsenter");
         command.args(["--target", &self.init.to_string(), "--mount", "--pid"]);
         run(command.args(["sh", "-ec", script, "outside"]).arg(&self.dir))
+    }
+
+    /// See [`pin`].
+    pub fn pin(&self, server: &str) {
+        pin(&self.dir, server);
     }
 
     pub fn apt(&self, args: &str) -> Ended {

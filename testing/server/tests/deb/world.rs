@@ -46,7 +46,9 @@ impl World {
     pub fn pack(&self, into: &Path) -> Command {
         let mut command = Command::new("bash");
         command.args(["scripts/deb"]).current_dir(checkout());
-        command.env("DEB_OUT", into).env("SLUICE_PREFIX", &self.tool.prefix.root);
+        command.env("DEB_OUT", into).env("DEB_PREFIXES", checkout());
+        let releases = self.distribution.releases();
+        command.env("DEB_RELEASES", releases.join(" "));
         command
     }
 
@@ -60,6 +62,11 @@ impl World {
     /// That of the installed plugin.
     pub fn version(&self) -> String {
         self.root.sh("dpkg-query -W -f '${Version}' mariadb-plugin-sluice").ok()
+    }
+
+    /// That of the installed server.
+    pub fn server_version(&self) -> String {
+        self.root.sh("dpkg-query -W -f '${Version}' mariadb-server-core").ok()
     }
 
     pub fn wait_for_server(&self) {
