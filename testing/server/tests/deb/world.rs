@@ -82,7 +82,9 @@ impl World {
         }
     }
 
+    /// The packages, and the newest server that they have a build for.
     pub fn install(&self) -> Ended {
+        self.root.pin(self.distribution.newest());
         self.root.apt("install /srv/packages/*.deb")
     }
 
