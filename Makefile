@@ -91,16 +91,18 @@ diff-plans = "$(TOOLS)/sluice-plans" --scale '$(SCALE)' $(ARGS)
 isolation: built ## isolation and locks beside InnoDB, four levels; HISTORIES=16 random ones, SECONDS=60 of load
 	@"$(TOOLS)/sluice-isolation" all --histories $(HISTORIES) --seconds $(SECONDS) $(call given,SEED) $(ARGS)
 
-crash: built ## under load, ROUNDS=50: KIND=kill9, powercut (unsynced bytes are lost), powercut-proof, backup
-	@$(crash-$(call kind,crash,kill9 powercut powercut-proof backup))
+crash: built ## under load, ROUNDS=50: KIND=kill9, powercut (unsynced bytes are lost), backup; powercut-proof, backup-proof
+	@$(crash-$(call kind,crash,kill9 powercut powercut-proof backup backup-proof))
 crash-kill9 = "$(TOOLS)/sluice-crash" kill9 --rounds $(ROUNDS) $(call given,SEED ENGINE) $(ARGS)
 crash-powercut = "$(TOOLS)/sluice-crash" powercut --rounds $(ROUNDS) $(call given,SEED ENGINE) $(ARGS)
 # Leaves out one kind of sync at a time; the power cuts must notice each. Each has rounds of its own.
-crash-powercut-proof = "$(TOOLS)/sluice-crash" powercut-proof $(call given,SEED) \
-  $(if $(filter file,$(origin ROUNDS)),,$(call given,ROUNDS)) $(ARGS)
+crash-powercut-proof = "$(TOOLS)/sluice-crash" powercut-proof $(PROOF_FLAGS)
+PROOF_FLAGS = $(call given,SEED) $(if $(filter file,$(origin ROUNDS)),,$(call given,ROUNDS)) $(ARGS)
 
-# Backups, many ended on the way; what was finished is restored and compared.
+# Backups and increments, many ended on the way; what was finished is restored and compared.
 crash-backup = "$(TOOLS)/sluice-crash" backup --rounds $(ROUNDS) $(call given,SEED) $(ARGS)
+# Plants a bug at a time; the backups must notice each.
+crash-backup-proof = "$(TOOLS)/sluice-crash" backup-proof $(PROOF_FLAGS)
 
 # Short for crash KIND=...
 kill9 powercut:

@@ -1,6 +1,7 @@
 //! Mistakes on purpose, to see that the tests find them: each takes one mended defect's mend out again,
 //! or brings a failure about. Only a build with the feature `planted` has them; there the environment
-//! variable SLUICE_PLANTED names them, with commas between.
+//! variable SLUICE_PLANTED names them, with commas between. It may name bugs of the engine as well
+//! (engine/src/os/bug.rs).
 
 use sluice_engine::base::{Error, Result};
 use std::path::Path;

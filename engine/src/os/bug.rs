@@ -1,6 +1,6 @@
 //! The list of all bugs on purpose: what the simulator must find. See `planted`.
 
-/// A bug that a simulated run can ask for.
+/// A bug that a simulated run can ask for, and the environment of a program with the feature `planted`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bug {
     /// A commit is acknowledged without a flush of the log.
@@ -96,7 +96,7 @@ pub enum Bug {
     ImageNotEncrypted,
 }
 
-#[cfg(feature = "sim")]
+#[cfg(any(feature = "sim", feature = "planted"))]
 impl Bug {
     pub const ALL: [Bug; 44] = [
         Bug::CommitWithoutFlush,

@@ -7,13 +7,13 @@ use crate::workload::FEATURES;
 use sluice_rig::place;
 use sluice_rig::server::{Binlog, Prefix};
 use std::collections::HashSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 pub const USAGE: &str = "\
 usage: sluice-crash kill9|powercut|backup [options]
-       sluice-crash powercut-proof [--rounds N] [--seed S] [--prefix P] [KIND...]
-                          see docs/powercut.md
+       sluice-crash powercut-proof|backup-proof [--rounds N] [--seed S] [--prefix P] [KIND...]
+                          see docs/powercut.md, docs/backup.md
   --rounds N          rounds of work, kill, restart, verify (10)
   --seed S            workload and timing (from the clock)
   --engine E          Sluice, or InnoDB to try the harness (Sluice)
@@ -36,6 +36,7 @@ usage: sluice-crash kill9|powercut|backup [options]
                       tc-log, ddl-log, frm, innodb-checkpoint, or none (all four)
   --cuts-in-copies    powercut: every cut in an ALTER TABLE that copies rows, at each of its calls in turn
   --no-recovery-cuts  powercut: let every restart come to its end
+  --program FILE      backup: the sluice under test (beside this program)
   --inject-loss       delete an acknowledged row after the restart or the restore: must fail
   --inject-phantom    insert a row there: must fail";
 
@@ -83,10 +84,14 @@ pub fn parse(mut args: impl Iterator<Item = String>) -> Result<Options, String> 
         }
     }
     if let Some(next) = &mut plan.next_prefix {
-        next.root = std::path::absolute(&next.root).map_err(|e| e.to_string())?;
+        next.root = absolute(&next.root)?;
     }
-    plan.dir = std::path::absolute(&plan.dir).map_err(|e| e.to_string())?;
+    plan.dir = absolute(&plan.dir)?;
     Ok(Options { plan, keep })
+}
+
+fn absolute(path: impl AsRef<Path>) -> Result<PathBuf, String> {
+    std::path::absolute(path).map_err(|e| e.to_string())
 }
 
 /// A place in the binlog is what a backup is compared by; and the engine has backups, no other one.
@@ -137,6 +142,7 @@ fn defaults() -> Plan {
         kill_in_shutdown: false,
         power: None,
         backup: false,
+        program: None,
         injection: None,
     }
 }
@@ -150,6 +156,7 @@ fn set(plan: &mut Plan, name: &str, value: String) -> Result<(), String> {
         "--prefix" => plan.prefix = Prefix { root: PathBuf::from(value) },
         "--next-prefix" => plan.next_prefix = Some(Prefix { root: PathBuf::from(value) }),
         "--dir" => plan.dir = PathBuf::from(value),
+        "--program" if plan.backup => plan.program = Some(absolute(&value)?),
         "--shim" => power(plan)?.library = value.into(),
         "--spare" => power(plan)?.spare = spare(&value)?,
         "--ignore-sync" => power(plan)?.ignore_sync = value,

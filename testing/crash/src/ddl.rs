@@ -52,6 +52,8 @@ pub struct Work<'a> {
     pub rows: i64,
     /// Its transactions have a GTID domain of their own.
     pub domain: Option<u64>,
+    /// Names of tables that are gone are given to new ones.
+    pub names_return: bool,
     /// It ends when this is set.
     pub end: &'a AtomicBool,
 }
@@ -113,7 +115,7 @@ fn plan(record: &mut DdlRecord, work: &Work, rng: &mut Rng) -> (String, Tables) 
     let names: Vec<String> = after.keys().cloned().collect();
     let name = match rng.pick(&names) {
         Some(name) if names.len() >= 2 && !rng.one_in(4) => name.clone(),
-        _ => return plan_create(record, work.engine, after),
+        _ => return plan_create(record, work, after, rng),
     };
     let shape = after.entry(name.clone()).or_default();
     if shape.rows == 0 && !rng.one_in(4) {
@@ -142,7 +144,7 @@ fn plan(record: &mut DdlRecord, work: &Work, rng: &mut Rng) -> (String, Tables) 
         8 => {
             let shape = shape.clone();
             after.remove(&name);
-            let to = fresh_name(record);
+            let to = free_name(record, work, rng);
             after.insert(to.clone(), shape);
             format!("RENAME TABLE {name} TO {to}")
         }
@@ -161,16 +163,33 @@ fn plan_insert(name: &str, shape: &mut Shape, rows: i64) -> String {
     format!("INSERT INTO {name} (id, v) VALUES {}", rows.join(", "))
 }
 
-fn plan_create(record: &mut DdlRecord, engine: &str, mut after: Tables) -> (String, Tables) {
-    let name = fresh_name(record);
+fn plan_create(
+    record: &mut DdlRecord,
+    work: &Work,
+    mut after: Tables,
+    rng: &mut Rng,
+) -> (String, Tables) {
+    let (name, engine) = (free_name(record, work, rng), work.engine);
     let sql = format!("CREATE TABLE {name} (id BIGINT PRIMARY KEY, v INT) ENGINE={engine}");
     after.insert(name, Shape { columns: BASE_COLUMNS, ..Shape::default() });
     (sql, after)
 }
 
-fn fresh_name(record: &mut DdlRecord) -> String {
+/// One that no table has, at times that of a table that is gone.
+fn free_name(record: &mut DdlRecord, work: &Work, rng: &mut Rng) -> String {
+    if work.names_return && rng.one_in(2) {
+        let all = (1..=record.next).map(name);
+        let gone: Vec<String> = all.filter(|name| !record.tables.contains_key(name)).collect();
+        if let Some(name) = rng.pick(&gone) {
+            return name.clone();
+        }
+    }
     record.next += 1;
-    format!("ddl_{}", record.next)
+    name(record.next)
+}
+
+fn name(number: u64) -> String {
+    format!("ddl_{number}")
 }
 
 /// Compares the tables with the record, and takes the outcome of the statement in flight.

@@ -53,6 +53,8 @@ pub struct Plan {
     pub power: Option<PowerPlan>,
     /// Make backups beside the work.
     pub backup: bool,
+    /// The `sluice` that makes and restores them, if it is not the one beside this program.
+    pub program: Option<PathBuf>,
     /// SQL that falsifies the data between restart and verification.
     pub injection: Option<&'static str>,
 }
@@ -331,6 +333,7 @@ impl Epoch {
                     engine: &plan.engine,
                     rows: 20,
                     domain: None,
+                    names_return: false,
                     end: &settings.end,
                 };
                 scope.spawn(move || {

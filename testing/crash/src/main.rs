@@ -37,7 +37,13 @@ fn main() -> ExitCode {
             Err(error) => cannot(error),
         },
         ["powercut-proof", ref kinds @ ..] => {
-            in_memory("powercut-proof", |work| proof::run(kinds, &work).unwrap_or_else(cannot))
+            let prove = |work| proof::run(proof::POWERCUT, kinds, &work).unwrap_or_else(cannot);
+            in_memory("powercut-proof", prove)
+        }
+        ["backup-proof", ref kinds @ ..] => {
+            let proved = WorkDir::new("proof").map_err(|e| e.to_string());
+            let proved = proved.and_then(|work| proof::run(proof::BACKUP, kinds, &work));
+            proved.unwrap_or_else(cannot)
         }
         ["powercut", ..] if !words.contains(&"--dir") => {
             in_memory("powercut", |work| rounds(args, || Ok(work)))

@@ -1,6 +1,7 @@
-//! Shows that the power cuts can fail: each time they ignore the syncs of one kind of file, or the plugin makes
-//! a mistake on purpose (plugin/src/planted.rs), and the run must find a difference of the kind that this
-//! must make, not just any. See docs/powercut.md.
+//! Shows that the power cuts and the backups can fail: each time they ignore the syncs of one kind of file, or
+//! the plugin or the program makes a mistake on purpose (plugin/src/planted.rs, engine/src/os/bug.rs), and the
+//! run must find a difference of the kind that this must make, not just any. See docs/powercut.md and
+//! docs/backup.md.
 
 use sluice_rig::place::{self, WorkDir};
 use sluice_rig::planted;
@@ -14,10 +15,14 @@ enum Fault {
     Ignores(&'static str),
     /// A mistake of the plugin.
     Planted(&'static str),
+    /// A mistake of the program `sluice`.
+    InProgram(&'static str),
 }
 
 struct Kind {
     name: &'static str,
+    /// The test that must find it.
+    test: &'static str,
     fault: Fault,
     options: &'static [&'static str],
     /// Within which the run must fail.
@@ -42,9 +47,14 @@ const ROUNDS: u64 = 20;
 /// Names of files are made with the directory: each round has a new one.
 const FRESH: &[&str] = &["--fresh-every", "1"];
 
-static KINDS: [Kind; 10] = [
+/// Whose proof each kind is part of.
+pub const POWERCUT: &str = "powercut";
+pub const BACKUP: &str = "backup";
+
+static KINDS: [Kind; 12] = [
     Kind {
         name: "log",
+        test: POWERCUT,
         fault: Fault::Ignores(".log$"),
         options: &[],
         rounds: ROUNDS,
@@ -52,6 +62,7 @@ static KINDS: [Kind; 10] = [
     },
     Kind {
         name: "log-control",
+        test: POWERCUT,
         fault: Fault::Ignores("/sluice/log/control"),
         options: &[],
         rounds: ROUNDS,
@@ -59,6 +70,7 @@ static KINDS: [Kind; 10] = [
     },
     Kind {
         name: "log-directory",
+        test: POWERCUT,
         fault: Fault::Ignores("/sluice/log/$"),
         options: FRESH,
         rounds: ROUNDS,
@@ -66,6 +78,7 @@ static KINDS: [Kind; 10] = [
     },
     Kind {
         name: "pages",
+        test: POWERCUT,
         fault: Fault::Ignores("/sluice/pages$"),
         options: &[],
         rounds: ROUNDS,
@@ -73,6 +86,7 @@ static KINDS: [Kind; 10] = [
     },
     Kind {
         name: "map",
+        test: POWERCUT,
         fault: Fault::Ignores("/sluice/map"),
         options: &[],
         rounds: ROUNDS,
@@ -80,6 +94,7 @@ static KINDS: [Kind; 10] = [
     },
     Kind {
         name: "superblock",
+        test: POWERCUT,
         fault: Fault::Ignores("/sluice/superblock$"),
         options: &[],
         rounds: ROUNDS,
@@ -87,6 +102,7 @@ static KINDS: [Kind; 10] = [
     },
     Kind {
         name: "store-directory",
+        test: POWERCUT,
         fault: Fault::Ignores("/sluice/$"),
         options: FRESH,
         rounds: ROUNDS,
@@ -101,6 +117,7 @@ static KINDS: [Kind; 10] = [
     },
     Kind {
         name: "binlog",
+        test: POWERCUT,
         fault: Fault::Ignores("/data/binlog.0"),
         // The server itself syncs it.
         options: &["--binlog", "synced"],
@@ -109,6 +126,7 @@ static KINDS: [Kind; 10] = [
     },
     Kind {
         name: "binlog-in-log",
+        test: POWERCUT,
         fault: Fault::Ignores("/data/binlog.0"),
         // Its files are completed from the log.
         options: &["--binlog", "log"],
@@ -118,11 +136,30 @@ static KINDS: [Kind; 10] = [
     Kind {
         // A copy of ALTER TABLE is not flushed before it replaces its table.
         name: "copy",
+        test: POWERCUT,
         fault: Fault::Planted("copy"),
         options: &["--cuts-in-copies"],
         // The cut is at each call of an ALTER TABLE in its turn.
         rounds: 44,
         reasons: &[&["ddl tables are "]],
+    },
+    Kind {
+        // An increment leaves out images that only have another place.
+        name: "increment",
+        test: BACKUP,
+        fault: Fault::InProgram("IncrementByLsn"),
+        options: &[],
+        rounds: ROUNDS,
+        reasons: &[&[" + *sluice restore: *the copy is damaged", " + *CHECK TABLE"], LOST],
+    },
+    Kind {
+        // The server frees log that the backup is to copy.
+        name: "backup-log",
+        test: BACKUP,
+        fault: Fault::Planted("BackupLogFreedEarly"),
+        options: &[],
+        rounds: ROUNDS,
+        reasons: &[&["nobody ended it: *.log"]],
     },
 ];
 
@@ -134,10 +171,12 @@ struct Proof {
     dir: PathBuf,
     /// Of the plugin with mistakes.
     plugin_dir: Option<PathBuf>,
+    /// The `sluice` with mistakes.
+    program: Option<PathBuf>,
 }
 
-/// Runs the kinds that `args` name, all without one.
-pub fn run(args: &[&str], work: &WorkDir) -> Result<ExitCode, String> {
+/// Runs the kinds of `test` that `args` name, all without one.
+pub fn run(test: &str, args: &[&str], work: &WorkDir) -> Result<ExitCode, String> {
     let (mut prefix, mut rounds, mut seed, mut kinds) = (None, None, 1, Vec::new());
     let mut args = args.iter();
     while let Some(&arg) = args.next() {
@@ -148,21 +187,27 @@ pub fn run(args: &[&str], work: &WorkDir) -> Result<ExitCode, String> {
             "--seed" => seed = number(value()?)?,
             "--prefix" => prefix = Some(PathBuf::from(value()?)),
             name => {
-                let kind = KINDS.iter().find(|kind| kind.name == name);
+                let kind = KINDS.iter().find(|kind| (kind.test, kind.name) == (test, name));
                 kinds.push(kind.ok_or(format!("no kind {name}"))?);
             }
         }
     }
     if kinds.is_empty() {
-        kinds.extend(&KINDS);
+        kinds.extend(KINDS.iter().filter(|kind| kind.test == test));
     }
     let prefix = place::prefix(prefix)?;
-    let is_planted = kinds.iter().any(|kind| matches!(kind.fault, Fault::Planted(_)));
-    let plugin_dir = match is_planted {
-        true => Some(planted::build(&prefix).map_err(|e| e.to_string())?),
-        false => None,
+    let plugin = kinds.iter().any(|kind| matches!(kind.fault, Fault::Planted(_)));
+    let program = kinds.iter().any(|kind| matches!(kind.fault, Fault::InProgram(_)));
+    let plugin_dir = plugin.then(|| planted::build(&prefix)).transpose();
+    let program = program.then(|| planted::build_program(&prefix)).transpose();
+    let proof = Proof {
+        plugin_dir: plugin_dir.map_err(|e| e.to_string())?,
+        program: program.map_err(|e| e.to_string())?,
+        dir: work.run(),
+        prefix,
+        rounds,
+        seed,
     };
-    let proof = Proof { prefix, rounds, seed, dir: work.run(), plugin_dir };
     let mut passed = 0;
     for kind in &kinds {
         passed += u64::from(proof.notices(kind).map_err(|e| format!("{}: {e}", kind.name))?);
@@ -208,21 +253,23 @@ impl Proof {
 
     fn command(&self, kind: &Kind, rounds: u64) -> io::Result<Command> {
         let mut command = Command::new(std::env::current_exe()?);
-        command.args(["powercut", "--rounds", &rounds.to_string()]);
+        command.args([kind.test, "--rounds", &rounds.to_string()]);
         command.args(["--seed", &self.seed.to_string()]).args(kind.options);
         command.arg("--prefix").arg(&self.prefix.root).arg("--dir").arg(&self.dir);
-        match (&kind.fault, &self.plugin_dir) {
-            (Fault::Ignores(paths), _) => {
+        let (option, built, mistake) = match &kind.fault {
+            Fault::Ignores(paths) => {
                 command.args(["--ignore-sync", paths]);
+                return Ok(command);
             }
-            (Fault::Planted(mistake), plugin_dir) => {
-                if let Some(dir) = plugin_dir {
-                    let option = format!("--plugin-dir={}", dir.display());
-                    command.args(["--server-option", &option]);
-                }
-                command.env("SLUICE_PLANTED", mistake);
-            }
-        }
+            Fault::Planted(mistake) => ("--server-option", &self.plugin_dir, mistake),
+            Fault::InProgram(mistake) => ("--program", &self.program, mistake),
+        };
+        let built = built.as_deref().ok_or_else(|| io::Error::other("nothing was built"))?;
+        let value = match &kind.fault {
+            Fault::Planted(_) => format!("--plugin-dir={}", built.display()),
+            _ => built.display().to_string(),
+        };
+        command.args([option, &value]).env("SLUICE_PLANTED", mistake);
         Ok(command)
     }
 }

@@ -27,7 +27,8 @@ pub struct Settings {
     pub without: HashSet<String>,
     /// AUTO_INCREMENT values of all acknowledged rows, of all sessions, also of deleted ones.
     pub used_autos: Arc<Mutex<HashSet<i64>>>,
-    /// Transaction ids of this round are `round << 40 | slot << 32 | sequence`.
+    /// Transaction ids of this round are `round << 40 | slot << 32 | sequence`. Each start of the sessions on
+    /// one data directory has another number.
     pub round: i64,
     /// Each session has a GTID domain of its own, and each of its transactions an id: so a position in the
     /// binlog says how many transactions of the session are before it.

@@ -1,6 +1,5 @@
 //! A finished backup, restored, beside the side record: exactly the transactions up to its place in the binlog.
 
-use super::end::LIST;
 use crate::binlog;
 use crate::ddl::{DdlRecord, Tables};
 use crate::kill9::{one, Checked};
@@ -32,9 +31,14 @@ pub struct Facts {
 }
 
 impl Facts {
-    pub fn read(backup: &Path) -> Checked<Facts> {
-        let text = fs::read_to_string(backup.join(LIST)).map_err(one("the list of a backup"))?;
-        Facts::parse(&text).ok_or(vec!["the list of a backup says not where it stands".into()])
+    /// From the list of a backup.
+    pub fn read(list: &Path) -> Checked<Facts> {
+        Facts::of(&fs::read_to_string(list).map_err(one("the list of a backup"))?)
+    }
+
+    /// From a list, or from the words of a restore.
+    pub fn of(text: &str) -> Checked<Facts> {
+        Facts::parse(text).ok_or_else(|| vec!["a backup says not where it stands".into()])
     }
 
     fn parse(text: &str) -> Option<Facts> {

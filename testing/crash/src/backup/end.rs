@@ -2,7 +2,8 @@
 //! some time after a mark that the backup has reached, so that short phases are met as often as long ones.
 
 use sluice_rig::rng::Rng;
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,6 +29,11 @@ impl End {
         }
     }
 
+    /// The kind of the run's increment of this number.
+    pub fn of_increment(seed: u64, number: u64) -> End {
+        End::of(seed, INCREMENTS + number)
+    }
+
     /// The kind of a round.
     pub fn of(seed: u64, round: u64) -> End {
         let mut deck = DECK;
@@ -43,6 +49,9 @@ impl End {
         }
     }
 }
+
+/// Apart from the numbers of rounds.
+const INCREMENTS: u64 = 10 << 30;
 
 /// Also after its first rounds: a run may have few.
 fn finishes_a_third(deck: &[End]) -> bool {
@@ -64,6 +73,22 @@ const DECK: [End; 10] = [
 ];
 /// Apart from the streams of rounds.
 const DECK_STREAM: u64 = 1 << 40;
+
+/// Where a backup goes.
+#[derive(Clone, Debug)]
+pub enum To {
+    Dir(PathBuf),
+    /// A stream in a file.
+    Stream(PathBuf),
+}
+
+impl To {
+    pub fn path(&self) -> &Path {
+        match self {
+            To::Dir(path) | To::Stream(path) => path,
+        }
+    }
+}
 
 /// How far a backup is, by the files that it and the server have made.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -103,12 +128,25 @@ impl Phase {
         }
     }
 
-    /// Of the backup in `to`, from a server on `data`.
-    pub fn of(to: &Path, data: &Path) -> Phase {
-        let copy = to.join("data");
+    /// Of the backup in `to`, from a server on `data`. A stream shows less.
+    pub fn of(to: &To, data: &Path) -> Phase {
         let is_kept = kept_file(data).exists();
+        match to {
+            To::Dir(dir) => Phase::of_directory(dir, is_kept),
+            To::Stream(_) if is_kept => Phase::Pages,
+            To::Stream(file) => {
+                match fs::metadata(file).is_ok_and(|meta| meta.len() > HEAD_BYTES) {
+                    true => Phase::Copied,
+                    false => Phase::Begins,
+                }
+            }
+        }
+    }
+
+    fn of_directory(dir: &Path, is_kept: bool) -> Phase {
+        let copy = dir.join("data");
         match () {
-            () if to.join(LIST).exists() => Phase::Listed,
+            () if dir.join(LIST).exists() => Phase::Listed,
             () if copy.join("mysql").exists() && !is_kept => Phase::Copied,
             () if copy.join("mysql").exists() => Phase::Held,
             () if copy.join("k9").exists() => Phase::Definitions,
@@ -118,11 +156,14 @@ impl Phase {
     }
 }
 
+/// A stream has no more than that before the server keeps anything for it.
+const HEAD_BYTES: u64 = 1 << 10;
+
 /// A directory with it is a backup.
 pub const LIST: &str = "sluice_backup_info";
 
 /// The server has it as long as it keeps files for a backup.
-pub fn kept_file(data: &Path) -> std::path::PathBuf {
+pub fn kept_file(data: &Path) -> PathBuf {
     data.join("sluice/superblock.backup")
 }
 
@@ -134,12 +175,17 @@ pub struct Moment {
 
 impl Moment {
     /// `pages` is how long the copy of the pages will take.
-    pub fn draw(rng: &mut Rng, pages: Duration) -> Moment {
+    pub fn draw(rng: &mut Rng, to: &To, pages: Duration) -> Moment {
         let marks = [Phase::Begins, Phase::Pages, Phase::Definitions, Phase::Held, Phase::Copied];
-        let mark = *rng.pick(&marks).unwrap_or(&Phase::Pages);
+        let shown = match to {
+            To::Dir(_) => &marks[..],
+            // The time after it reaches into the later phases.
+            To::Stream(_) => &marks[..2],
+        };
+        let mark = *rng.pick(shown).unwrap_or(&Phase::Pages);
         let at_most_us = match mark {
             Phase::Begins => 60_000,
-            Phase::Pages => pages.as_micros() as i64 + 50_000,
+            Phase::Pages => pages.as_micros() as i64 + 100_000,
             Phase::Definitions => 20_000,
             Phase::Held => 30_000,
             Phase::Copied | Phase::Listed => 300_000,
@@ -157,7 +203,7 @@ mod tests {
     fn each_deck_has_every_kind() {
         for seed in 0..50 {
             let of_deck = |n: u64| (n * 10..n * 10 + 10).map(move |round| End::of(seed, round));
-            for deck in [0, 7] {
+            for deck in [0, 7, INCREMENTS / 10] {
                 assert!(End::ALL.iter().all(|end| of_deck(deck).any(|found| found == *end)));
                 assert!(finishes_a_third(&of_deck(deck).collect::<Vec<_>>()));
             }

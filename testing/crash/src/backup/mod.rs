@@ -1,24 +1,30 @@
-//! Backups under load: each round one `sluice backup` of a server at work, which is let alone or ended with
-//! its program, its session or its server. A finished one is restored and compared with the side record at
-//! its place in the binlog; of an unfinished one nothing may be left. See docs/backup.md.
+//! Backups under load: each round one `sluice backup` of a server at work, and in half of the rounds
+//! increments on it (`chain`). Each is let alone or ended with its program, its session or its server (`bench`).
+//! A finished one is restored, an increment with all that it rests on, and compared with the side record at
+//! its place in the binlog (`restored`); of an unfinished one nothing may be left. See docs/backup.md.
 //!
 //! 1. Each session has a GTID domain of its own, and each of its transactions writes a row. So the GTIDs of a
 //!    backup say how many transactions of each session are in it.
 //! 2. A directory with a list is a finished backup, however its program ended; any other one is not.
+//! 3. A stream is finished if its program says so. If that was killed, the restore says it.
 
+mod bench;
+mod chain;
 mod copy;
 mod end;
 mod program;
+mod restored;
 mod tally;
 
 use crate::ddl;
 use crate::kill9::{create_schema, one, Checked, Plan};
 use crate::record::SLOTS;
-use crate::verify::{inject, Record};
+use crate::verify::Record;
 use crate::workload::{self, domain, Settings, ANSWER_LIMIT};
-use copy::{parse_place, Expected, Facts, Place, DDL_DOMAIN, SETUP_DOMAIN};
-use end::{End, Moment, Phase, LIST};
-use program::{Ended, Program, Running, ACCOUNT};
+use bench::{let_go, Bench, Draw, Load, Seen};
+use copy::{parse_place, Place, DDL_DOMAIN, SETUP_DOMAIN};
+use end::{End, Moment, To, LIST};
+use program::{Program, ACCOUNT};
 use sluice_rig::client::{Client, Fault};
 use sluice_rig::rng::Rng;
 use sluice_rig::server::{copy_tree, last_lines, Binlog, Launch, Server};
@@ -29,12 +35,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 pub use tally::Tally;
-
-/// Until the server has let go of the files of a backup that ended. It takes milliseconds; the longest is
-/// printed.
-const LET_GO_LIMIT: Duration = Duration::from_secs(180);
 
 /// One data directory with its server and its record.
 struct Site {
@@ -46,26 +48,8 @@ struct Site {
     setup: u64,
     program: Program,
     dir: PathBuf,
-}
-
-/// How a round goes.
-struct Draw {
-    end: End,
-    moment: Moment,
-    sessions: usize,
-    ddl_rows: i64,
-    lead: Duration,
-    trail: Duration,
-    options: Vec<String>,
-}
-
-/// What the harness saw of a backup.
-struct Seen {
-    /// Acknowledged before it began.
-    before: Place,
-    /// How far it was when something was ended.
-    phase: Option<Phase>,
-    ended: Ended,
+    /// How often there was load.
+    works: i64,
 }
 
 /// Runs all rounds; at the first violation returns what went wrong and in which round.
@@ -112,47 +96,57 @@ impl Site {
         let made = create_schema(&server, &plan.engine, &plan.engine)
             .and_then(|()| create_account(&server.socket()));
         made.map_err(|fault| vec![format!("creating the tables: {fault}")])?;
-        let beside = std::env::current_exe().unwrap_or_default();
-        let program =
-            Program { sluice: beside.with_file_name("sluice"), said: plan.dir.join("said") };
+        let beside = || std::env::current_exe().unwrap_or_default().with_file_name("sluice");
+        let sluice = plan.program.clone().unwrap_or_else(beside);
+        let program = Program { sluice, said: plan.dir.join("said") };
         let setup = place(&server.socket())?.remove(&SETUP_DOMAIN).unwrap_or(0);
         let mut record = Record::new(true);
         record.sessions.iter_mut().for_each(|session| session.begin_history());
         let (server, used_autos, dir) = (Some(server), Arc::default(), plan.dir.clone());
-        Ok(Site { launch, server, record, used_autos, setup, program, dir })
+        Ok(Site { launch, server, record, used_autos, setup, program, dir, works: 0 })
     }
 
     fn round(&mut self, plan: &Plan, round: u64, rng: &mut Rng, tally: &mut Tally) -> Checked<()> {
         if rng.one_in(5) {
             self.restart_cleanly()?;
         }
-        let draw = self.draw(plan, round, rng);
-        let acknowledged = self.record.acknowledged();
         self.record.sessions.iter_mut().for_each(|session| session.begin_history());
-        let (seen, during) = self.work(plan, round, &draw, rng, tally)?;
-        tally.acknowledged += self.record.acknowledged() - acknowledged;
-        tally.during += during;
-        if self.server.is_none() {
-            self.recover()?;
-        }
-        self.check_numbers()?;
-        let is_finished = self.backup().join(LIST).exists();
-        tally.count(draw.end, seen.phase, is_finished);
-        self.check_end(&draw, &seen, is_finished)?;
-        match is_finished {
-            true => self.compare(plan, &seen, rng, tally),
-            false => self.refuse(&seen, rng),
-        }?;
-        for dir in [self.backup(), self.restored()] {
-            if dir.exists() {
-                fs::remove_dir_all(&dir).map_err(one("removing what was compared"))?;
+        fs::create_dir(self.backups()).map_err(one("the directory of the backups"))?;
+        match chain::is_one(plan.seed, round) {
+            true => self.chain(plan, rng, tally)?,
+            false => {
+                let wish = Wish { base: None, end: End::of(plan.seed, round), is_base: false };
+                let link = self.attempt(plan, &wish, rng, tally)?;
+                link.map_or(Ok(()), |link| self.compare(plan, &link, rng, tally))?;
             }
         }
-        Ok(())
+        fs::remove_dir_all(self.backups()).map_err(one("removing what was compared"))
     }
 
-    fn backup(&self) -> PathBuf {
-        self.dir.join("backup")
+    /// One backup under load, or an increment on another one; answers it if it was finished.
+    fn attempt(
+        &mut self,
+        plan: &Plan,
+        wish: &Wish,
+        rng: &mut Rng,
+        tally: &mut Tally,
+    ) -> Checked<Option<Link>> {
+        let draw = self.draw(wish, rng);
+        let seen = self.back_up(plan, &draw, rng, tally)?;
+        let mut path = wish.base.map_or_else(Vec::new, |base| base.path.clone());
+        path.push(draw.to.path().to_owned());
+        let link = Link { path, to: draw.to.clone(), seen };
+        let is_finished = self.is_finished(&link)?;
+        tally.count(wish.end, &link, is_finished);
+        self.check_end(&draw, &link.seen, is_finished)?;
+        match is_finished {
+            true => Ok(Some(link)),
+            false => self.refuse(&link, rng).map(|()| None),
+        }
+    }
+
+    fn backups(&self) -> PathBuf {
+        self.dir.join("backups")
     }
 
     /// For a server on the copy.
@@ -168,60 +162,87 @@ impl Site {
         Ok(())
     }
 
-    fn draw(&self, plan: &Plan, round: u64, rng: &mut Rng) -> Draw {
+    fn draw(&self, wish: &Wish, rng: &mut Rng) -> Draw {
+        let to = self.backups().join(self.works.to_string());
+        let is_stream = rng.one_in(3) && !wish.is_base;
+        let to = if is_stream { To::Stream(to) } else { To::Dir(to) };
         let mut options = Vec::new();
         let mut pages = Duration::ZERO;
         if !rng.one_in(4) {
             pages = Duration::from_millis(rng.between(100, 3000) as u64);
             let bytes = fs::metadata(self.launch.data().join("sluice/pages"))
                 .map_or(0, |meta| meta.blocks() * 512);
+            // An increment has a part of them.
+            let bytes = if wish.base.is_some() { bytes / 4 } else { bytes };
             let rate = (bytes as f64 / pages.as_secs_f64()) as u64 >> 20;
             options.push(format!("--rate-mib={}", rate.max(1)));
         }
         if rng.one_in(3) {
             options.push("--no-verify".into());
         }
+        if is_stream && rng.one_in(2) {
+            options.push("--compress".into());
+        }
+        if let Some(base) = wish.base {
+            options.push(format!("--since={}", base.to.path().display()));
+        }
         Draw {
-            end: End::of(plan.seed, round),
-            moment: Moment::draw(rng, pages),
-            sessions: rng.between(4, SLOTS as i64) as usize,
-            ddl_rows: *rng.pick(&[20, 500, 5000]).unwrap_or(&20),
+            end: wish.end,
+            moment: Moment::draw(rng, &to, pages),
+            to,
+            load: Load::draw(rng),
             lead: Duration::from_millis(rng.between(100, 700) as u64),
             trail: Duration::from_millis(rng.between(0, 300) as u64),
             options,
         }
     }
 
-    /// The load, and one backup beside it. Also how many commits were acknowledged meanwhile.
-    fn work(
+    fn back_up(&mut self, plan: &Plan, draw: &Draw, rng: &Rng, tally: &mut Tally) -> Checked<Seen> {
+        let (program, data) = (self.program.clone(), self.launch.data());
+        let bench = Bench { program, data, counters: self.counters(), draw };
+        self.under_load(plan, &draw.load, rng, tally, |server, tally| bench.run(server, tally))
+    }
+
+    /// What happens while the sessions work. A server that was killed starts again afterwards.
+    fn under_load<T>(
         &mut self,
         plan: &Plan,
-        round: u64,
-        draw: &Draw,
+        load: &Load,
         rng: &Rng,
         tally: &mut Tally,
-    ) -> Checked<(Seen, u64)> {
+        act: impl FnOnce(&mut Option<Server>, &mut Tally) -> Checked<T>,
+    ) -> Checked<T> {
+        let acknowledged = self.record.acknowledged();
+        let done = self.work(plan, load, rng, |server| act(server, tally))?;
+        tally.acknowledged += self.record.acknowledged() - acknowledged;
+        if self.server.is_none() {
+            self.recover()?;
+        }
+        self.check_numbers()?;
+        Ok(done)
+    }
+
+    fn work<T>(
+        &mut self,
+        plan: &Plan,
+        load: &Load,
+        rng: &Rng,
+        act: impl FnOnce(&mut Option<Server>) -> Checked<T>,
+    ) -> Checked<T> {
         let Some(server) = self.server.take() else { return Err(vec!["no server".into()]) };
         let end = Arc::new(AtomicBool::new(false));
         let settings = Settings {
             socket: server.socket(),
             without: plan.without.clone(),
             used_autos: self.used_autos.clone(),
-            round: round as i64,
+            round: self.works,
             own_domains: true,
             end: end.clone(),
         };
-        let counters = self.counters();
-        let bench = Bench {
-            program: &self.program,
-            to: &self.dir.join("backup"),
-            data: &self.launch.data(),
-            counters: &counters,
-            draw,
-        };
+        self.works += 1;
         let record = &mut self.record;
-        let (server, seen) = thread::scope(|scope| {
-            for session in record.sessions.iter_mut().take(draw.sessions) {
+        let (server, done) = thread::scope(|scope| {
+            for session in record.sessions.iter_mut().take(load.sessions) {
                 let (settings, rng) = (&settings, rng.fork(100 + session.slot as u64));
                 scope.spawn(move || workload::run_session(session, settings, rng));
             }
@@ -230,23 +251,24 @@ impl Site {
                 let work = ddl::Work {
                     socket: &settings.socket,
                     engine: &plan.engine,
-                    rows: draw.ddl_rows,
+                    rows: load.ddl_rows,
                     domain: Some(DDL_DOMAIN),
+                    names_return: true,
                     end: &settings.end,
                 };
                 scope.spawn(move || ddl::run_session(record, &work, rng, || Ok(())));
             }
             let mut server = Some(server);
-            let seen = bench.run(&mut server, tally);
+            let done = act(&mut server);
             end.store(true, Ordering::SeqCst);
-            (server, seen)
+            (server, done)
         });
         self.server = server;
         // What a session saw says more than how the backup went.
         let problems = self.record.complaints();
         match problems.is_empty() {
-            true => seen,
-            false => Err([problems, seen.err().unwrap_or_default()].concat()),
+            true => done,
+            false => Err([problems, done.err().unwrap_or_default()].concat()),
         }
     }
 
@@ -311,10 +333,19 @@ impl Site {
         }
     }
 
+    fn is_finished(&self, link: &Link) -> Checked<bool> {
+        let code = link.seen.ended.status.code();
+        match (&link.to, code) {
+            (To::Dir(dir), _) => Ok(dir.join(LIST).exists()),
+            (To::Stream(_), Some(code)) => Ok(code == 0),
+            (To::Stream(_), None) => self.can_be_restored(link),
+        }
+    }
+
     /// Did the program say what it did, and remove what is no backup?
     fn check_end(&self, draw: &Draw, seen: &Seen, is_finished: bool) -> Checked<()> {
         let (code, text) = (seen.ended.status.code(), &seen.ended.text);
-        let is_kept = self.backup().join("data").exists();
+        let is_kept = draw.to.path().join("data").exists();
         let what = match (code, is_finished) {
             (Some(0), false) => "success without a backup",
             (Some(code), true) if code != 0 => "an error, but a backup",
@@ -326,79 +357,46 @@ impl Site {
         };
         Err(vec![format!("{}: {what}: {}; {text}", draw.end.name(), seen.ended.status)])
     }
+}
 
-    fn compare(&self, plan: &Plan, seen: &Seen, rng: &mut Rng, tally: &mut Tally) -> Checked<()> {
-        let facts = Facts::read(&self.backup())?;
-        let mut found = facts.place.clone();
-        found.insert(DDL_DOMAIN, copy::ddl_count(&found, self.setup));
-        let problems = copy::missing(&seen.before, &found);
-        if !problems.is_empty() {
-            return Err(problems);
-        }
-        let mut expected = Expected::at(&self.record, &facts.place, self.setup)?;
-        let launch = self.restore(rng)?;
-        let server = launch.start().map_err(|error| {
-            eprintln!("{}", last_lines(&launch.error_log(), 15));
-            vec![format!("the server on the copy: {error}")]
-        })?;
-        let socket = server.socket();
-        if let Some(sql) = plan.injection {
-            let injected = inject(&mut connect(&socket, "k9")?, sql);
-            injected.map_err(|fault| vec![format!("injection: {fault}")])?;
-        }
-        tally.rows += expected.compare(&socket, &launch.prefix, &launch.data())?;
-        tally.falsified += expected.notices(&self.record, &socket)?;
-        copy::check_position(&expected, &facts, &self.launch.prefix, &self.launch.data())?;
-        tally.compared += expected.transactions();
-        tally.tables += expected.record.ddl.tables.len() as u64;
-        let word_before = |what: &str| -> u64 {
-            let before = seen.ended.text.split(what).next().unwrap_or_default();
-            before.split_whitespace().last().and_then(|word| word.parse().ok()).unwrap_or(0)
-        };
-        tally.mib += word_before(" MiB in ");
-        tally.held_ms = tally.held_ms.max(word_before(" ms"));
-        Ok(())
+/// What kind of backup is to be made.
+struct Wish<'a> {
+    /// Of an increment.
+    base: Option<&'a Link>,
+    end: End,
+    /// Others will rest on it: then it is no stream.
+    is_base: bool,
+}
+
+/// A backup that was finished, or tried.
+struct Link {
+    /// The full backup, each increment up to this one, and this one.
+    path: Vec<PathBuf>,
+    to: To,
+    seen: Seen,
+}
+
+impl Link {
+    fn is_increment(&self) -> bool {
+        self.path.len() > 1
     }
 
-    /// A data directory of the backup, for a server that keeps a binlog of its own.
-    fn restore(&self, rng: &mut Rng) -> Checked<Launch> {
-        let launch = Launch { dir: self.restored(), ..self.launch.clone() };
-        let target = match rng.one_in(2) {
-            true => launch.data(),
-            false => launch.dir.clone(),
-        };
-        fs::create_dir_all(&target).map_err(one("making the target"))?;
-        let ended = self.program.restore(&self.backup(), &launch.data());
-        let Ended { status, text } = ended.map_err(one("sluice restore"))?;
-        if !status.success() {
-            return Err(vec![format!("sluice restore: {status}: {text}")]);
-        }
-        let dropped =
-            text.lines().filter_map(|line| line.split_once("without a definition, dropped: "));
-        let users: Vec<_> =
-            dropped.filter(|(_, name)| !name.contains("/#sql")).map(|(_, name)| name).collect();
-        match users.is_empty() {
-            true => Ok(launch),
-            false => Err(vec![format!("lost tables, without a definition: {users:?}")]),
-        }
+    fn is_stream(&self) -> bool {
+        matches!(self.to, To::Stream(_))
     }
 
-    /// What was not finished is no backup, and the target stays empty.
-    fn refuse(&self, seen: &Seen, rng: &mut Rng) -> Checked<()> {
-        let target = self.restored();
-        if rng.one_in(2) {
-            fs::create_dir(&target).map_err(one("making the target"))?;
-        }
-        let ended = self.program.restore(&self.backup(), &target);
-        let Ended { status, text } = ended.map_err(one("sluice restore"))?;
-        let is_empty = fs::read_dir(&target).map_or(true, |mut entries| entries.next().is_none());
-        let is_said = text.contains("no backup, or one that was not finished");
-        match status.success() || !is_empty || !is_said {
-            false => Ok(()),
-            true => Err(vec![format!(
-                "an unfinished backup ({:?}) is not refused: {status}, empty: {is_empty}: {text}",
-                seen.phase
-            )]),
+    /// For a message.
+    fn shown(&self) -> String {
+        let names = self.path.iter().filter_map(|path| path.file_name()?.to_str());
+        names.collect::<Vec<_>>().join(" + ")
+    }
+}
+
+impl Load {
+    fn draw(rng: &mut Rng) -> Load {
+        Load {
+            sessions: rng.between(4, SLOTS as i64) as usize,
+            ddl_rows: *rng.pick(&[20, 500, 5000]).unwrap_or(&20),
         }
     }
 }
@@ -414,83 +412,6 @@ fn sizes(rng: &mut Rng) -> Vec<String> {
         pick(rng, "space-amplification-pct", &["110", "160"]),
         pick(rng, "log-compression", &["none", "lz4", "zstd"]),
     ]
-}
-
-/// What a backup beside the load needs.
-struct Bench<'a> {
-    program: &'a Program,
-    to: &'a Path,
-    data: &'a Path,
-    counters: &'a [(u64, Arc<AtomicU64>)],
-    draw: &'a Draw,
-}
-
-impl Bench<'_> {
-    /// Takes the server if it was killed.
-    fn run(&self, server: &mut Option<Server>, tally: &mut Tally) -> Checked<(Seen, u64)> {
-        let Some(socket) = server.as_ref().map(Server::socket) else {
-            return Err(vec!["no server".into()]);
-        };
-        thread::sleep(self.draw.lead);
-        let before = self.acknowledged();
-        let started = self.program.backup(&socket, self.to, &self.draw.options);
-        let mut running = started.map_err(one("sluice backup"))?;
-        let phase = self.end(&mut running, server)?;
-        let ended = running.end().map_err(one("sluice backup"))?;
-        let sum = |place: &Place| place.values().sum::<u64>();
-        let during = sum(&self.acknowledged()) - sum(&before);
-        if server.is_some() {
-            tally.let_go = tally.let_go.max(let_go(&socket, self.data)?);
-            thread::sleep(self.draw.trail);
-        }
-        Ok((Seen { before, phase, ended }, during))
-    }
-
-    fn acknowledged(&self) -> Place {
-        let counters = self.counters.iter();
-        counters.map(|(domain, count)| (*domain, count.load(Ordering::SeqCst))).collect()
-    }
-
-    /// Ends what the round wants ended, at its moment; how far the backup was.
-    fn end(&self, running: &mut Running, server: &mut Option<Server>) -> Checked<Option<Phase>> {
-        let (end, moment) = (self.draw.end, &self.draw.moment);
-        if end == End::Nothing {
-            return Ok(None);
-        }
-        let phase = || Phase::of(self.to, self.data);
-        let failed = one("waiting for the moment");
-        let is_there = running.wait_until(|| phase() >= moment.mark).map_err(&failed)?;
-        let until = Instant::now() + moment.rest;
-        let runs = is_there && running.wait_until(|| Instant::now() >= until).map_err(&failed)?;
-        let found = phase();
-        match end {
-            End::ProgramKilled => running.kill().map_err(one("killing the program"))?,
-            End::ProgramTold if runs => running.terminate(),
-            End::SessionKilled => kill_session(server.as_ref())?,
-            End::ServerKilled => {
-                let killed = server.take().map_or(Ok(()), Server::kill);
-                killed.map_err(one("killing the server"))?;
-            }
-            End::ProgramTold | End::Nothing => {}
-        }
-        Ok(Some(found))
-    }
-}
-
-/// If the backup has one, so far or still.
-fn kill_session(server: Option<&Server>) -> Checked<()> {
-    let Some(server) = server else { return Ok(()) };
-    let mut client = connect(&server.socket(), "")?;
-    let sql = format!("SELECT id FROM information_schema.processlist WHERE user = '{ACCOUNT}'");
-    let ids: Vec<u64> = client.rows(&sql).map_err(one("looking for the session"))?;
-    for id in ids {
-        match client.run(&format!("KILL {id}")) {
-            // It has just ended.
-            Ok(()) | Err(Fault::Sql(1094, _)) => {}
-            Err(fault) => return Err(vec![format!("killing the session: {fault}")]),
-        }
-    }
-    Ok(())
 }
 
 /// The rights that docs/backup.md names.
@@ -514,30 +435,4 @@ fn place(socket: &Path) -> Checked<Place> {
         client.rows("SELECT @@GLOBAL.gtid_binlog_pos").map_err(one("gtid_binlog_pos"))?;
     let gtids = gtids.concat();
     parse_place(&gtids).ok_or_else(|| vec![format!("gtid_binlog_pos is {gtids}")])
-}
-
-/// Waits until the server keeps nothing for a backup; how long that took.
-fn let_go(socket: &Path, data: &Path) -> Checked<Duration> {
-    let begun = Instant::now();
-    let mut client = connect(socket, "")?;
-    let sql = "SHOW GLOBAL STATUS WHERE Variable_name IN \
-               ('Sluice_backup_state', 'Sluice_log_pin_backup_bytes', 'Sluice_store_held_bytes')";
-    loop {
-        let mut kept: Vec<(String, String)> = client.rows(sql).map_err(one("the status"))?;
-        if kept.len() != 3 {
-            return Err(vec![format!("the server does not say what it keeps: {kept:?}")]);
-        }
-        kept.retain(|(_, value)| value != "0");
-        let file = end::kept_file(data);
-        if kept.is_empty() && !file.exists() {
-            return Ok(begun.elapsed());
-        }
-        if begun.elapsed() > LET_GO_LIMIT {
-            return Err(vec![format!(
-                "after a backup the server keeps {kept:?}, {}",
-                file.display()
-            )]);
-        }
-        thread::sleep(Duration::from_millis(5));
-    }
 }

@@ -1,5 +1,6 @@
 //! The program under test: `sluice backup` and `sluice restore`, each as a process that can be ended.
 
+use super::end::To;
 use sluice_rig::server::die_with_parent;
 use sluice_rig::tool::signal;
 use std::fs::{self, File};
@@ -15,6 +16,7 @@ pub const ACCOUNT: &str = "backup";
 const LIMIT: Duration = Duration::from_secs(600);
 const LOOK_EVERY: Duration = Duration::from_micros(500);
 
+#[derive(Clone)]
 pub struct Program {
     pub sluice: PathBuf,
     /// Takes what the program says.
@@ -33,24 +35,33 @@ pub struct Ended {
 }
 
 impl Program {
-    pub fn backup(&self, socket: &Path, to: &Path, options: &[String]) -> io::Result<Running> {
+    pub fn backup(&self, socket: &Path, to: &To, options: &[String]) -> io::Result<Running> {
         let address = format!("mysql://{ACCOUNT}@localhost/?socket={}", socket.display());
         let mut command = Command::new(&self.sluice);
         // So long it waits for DDL and commits: a machine may be slow.
-        command.args(["backup", &address, "--wait", "180", "--to"]).arg(to).args(options);
-        self.start(command)
+        command.args(["backup", &address, "--wait", "180"]).args(options).arg("--to");
+        match to {
+            To::Dir(dir) => self.start(command.arg(dir), None),
+            To::Stream(file) => self.start(command.arg("-"), Some(File::create(file)?)),
+        }
     }
 
-    pub fn restore(&self, from: &Path, to: &Path) -> io::Result<Ended> {
+    /// Of a backup, and of increments on it.
+    pub fn restore(&self, from: &[PathBuf], to: &Path, options: &[&str]) -> io::Result<Ended> {
         let mut command = Command::new(&self.sluice);
-        command.args(["restore", "--from"]).arg(from).arg("--to").arg(to);
-        self.start(command)?.end()
+        command.args(["restore", "--to"]).arg(to).args(options);
+        for (number, path) in from.iter().enumerate() {
+            command.arg(if number == 0 { "--from" } else { "--with" }).arg(path);
+        }
+        self.start(&mut command, None)?.end()
     }
 
-    fn start(&self, mut command: Command) -> io::Result<Running> {
+    /// Its standard output goes to `out`, or to its words.
+    fn start(&self, command: &mut Command, out: Option<File>) -> io::Result<Running> {
         let said = File::create(&self.said)?;
-        command.stdin(Stdio::null()).stdout(said.try_clone()?).stderr(said);
-        die_with_parent(&mut command);
+        let out = out.map_or_else(|| said.try_clone(), Ok)?;
+        command.stdin(Stdio::null()).stdout(out).stderr(said);
+        die_with_parent(command);
         Ok(Running { child: command.spawn()?, said: self.said.clone() })
     }
 }

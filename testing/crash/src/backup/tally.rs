@@ -1,23 +1,37 @@
 //! Counts of a run.
 
+use super::copy::Expected;
 use super::end::{End, Phase};
+use super::Link;
 use std::time::Duration;
 
 #[derive(Default)]
 pub struct Tally {
     pub rounds: u64,
-    kinds: [Kind; End::ALL.len()],
+    full: Kinds,
+    increments: Kinds,
+    streams: u64,
+    chains: u64,
+    /// Increments on one full backup, in the longest chain.
+    longest: usize,
+    /// Of the server, between the backups of a chain.
+    pub kills: u64,
+    pub restarts: u64,
     pub acknowledged: u64,
     pub during: u64,
     /// Transactions of the side record that finished backups were compared with.
-    pub compared: u64,
+    compared: u64,
     pub rows: u64,
-    pub tables: u64,
+    tables: u64,
     pub falsified: u64,
     pub let_go: Duration,
-    pub held_ms: u64,
-    pub mib: u64,
+    held_ms: u64,
+    mib: u64,
+    mib_of_increments: u64,
 }
+
+#[derive(Default)]
+struct Kinds([Kind; End::ALL.len()]);
 
 #[derive(Default)]
 struct Kind {
@@ -27,10 +41,10 @@ struct Kind {
     phases: [u64; Phase::ALL.len()],
 }
 
-impl Tally {
-    pub fn count(&mut self, end: End, phase: Option<Phase>, is_finished: bool) {
+impl Kinds {
+    fn count(&mut self, end: End, phase: Option<Phase>, is_finished: bool) {
         let Some(at) = End::ALL.iter().position(|one| *one == end) else { return };
-        let kind = &mut self.kinds[at];
+        let kind = &mut self.0[at];
         *if is_finished { &mut kind.finished } else { &mut kind.unfinished } += 1;
         let phase = Phase::ALL.iter().position(|one| Some(*one) == phase);
         if let Some(phase) = phase {
@@ -38,29 +52,78 @@ impl Tally {
         }
     }
 
-    pub fn finished(&self) -> u64 {
-        self.kinds.iter().map(|kind| kind.finished).sum()
+    fn finished(&self) -> u64 {
+        self.0.iter().map(|kind| kind.finished).sum()
     }
 
-    /// A run of which little was compared says nothing.
-    pub fn is_worth_something(&self) -> bool {
-        self.finished() >= self.rounds / 3
+    fn unfinished(&self) -> u64 {
+        self.0.iter().map(|kind| kind.unfinished).sum()
     }
 
-    pub fn print(&self, seconds: f64) {
-        print!("{:20} {:>8} {:>8}   ended in:", "", "finished", "refused");
+    fn all(&self) -> u64 {
+        self.finished() + self.unfinished()
+    }
+
+    fn print(&self, what: &str) {
+        print!("{what:20} {:>8} {:>8}   ended in:", "finished", "refused");
         Phase::ALL.iter().for_each(|phase| print!(" {}", phase.name()));
         println!();
-        for (end, kind) in End::ALL.iter().zip(&self.kinds) {
-            print!("{:20} {:8} {:8}            ", end.name(), kind.finished, kind.unfinished);
+        for (end, kind) in End::ALL.iter().zip(&self.0) {
+            print!("  {:18} {:8} {:8}            ", end.name(), kind.finished, kind.unfinished);
             for (phase, count) in Phase::ALL.iter().zip(kind.phases) {
                 print!(" {count:width$}", width = phase.name().len());
             }
             println!();
         }
-        let unfinished: u64 = self.kinds.iter().map(|kind| kind.unfinished).sum();
-        println!("{:20} {:8} {:8}", "all", self.finished(), unfinished);
+        println!("  {:18} {:8} {:8}", "all", self.finished(), self.unfinished());
+    }
+}
+
+impl Tally {
+    pub(super) fn count(&mut self, end: End, link: &Link, is_finished: bool) {
+        let kinds = if link.is_increment() { &mut self.increments } else { &mut self.full };
+        kinds.count(end, link.seen.phase, is_finished);
+        self.streams += u64::from(link.is_stream() && is_finished);
+    }
+
+    /// Increments that were tried so far.
+    pub fn increments(&self) -> u64 {
+        self.increments.all()
+    }
+
+    pub(super) fn count_chain(&mut self, links: &[Link]) {
+        self.chains += 1;
+        let longest = links.iter().map(|link| link.path.len() - 1).max();
+        self.longest = self.longest.max(longest.unwrap_or(0));
+    }
+
+    /// One that was compared.
+    pub(super) fn count_copy(&mut self, link: &Link, expected: &Expected) {
+        self.compared += expected.transactions();
+        self.tables += expected.record.ddl.tables.len() as u64;
+        let word_before = |what: &str| -> u64 {
+            let before = link.seen.ended.text.split(what).next().unwrap_or_default();
+            before.split_whitespace().last().and_then(|word| word.parse().ok()).unwrap_or(0)
+        };
+        let mib = word_before(" MiB in ");
+        *if link.is_increment() { &mut self.mib_of_increments } else { &mut self.mib } += mib;
+        self.held_ms = self.held_ms.max(word_before(" ms"));
+    }
+
+    /// A run of which little was compared says nothing.
+    pub fn is_worth_something(&self) -> bool {
+        [&self.full, &self.increments].iter().all(|kinds| kinds.finished() >= kinds.all() / 3)
+    }
+
+    pub fn print(&self, seconds: f64) {
+        self.full.print("full backups");
+        self.increments.print("increments");
         println!("rounds                        {}", self.rounds);
+        println!("  of these chains             {}", self.chains);
+        println!("increments in the longest     {}", self.longest);
+        println!("finished streams              {}", self.streams);
+        println!("kills between increments      {}", self.kills);
+        println!("restarts between increments   {}", self.restarts);
         println!("acknowledged commits          {}", self.acknowledged);
         println!("  of these beside a backup    {}", self.during);
         println!("transactions compared         {}", self.compared);
@@ -68,6 +131,7 @@ impl Tally {
         println!("tables of DDL compared        {}", self.tables);
         println!("falsified records, all found  {}", self.falsified);
         println!("MiB in finished backups       {}", self.mib);
+        println!("MiB in finished increments    {}", self.mib_of_increments);
         println!("longest hold of commits, ms   {}", self.held_ms);
         println!("longest until let go of, ms   {}", self.let_go.as_millis());
         println!("seconds                       {seconds:.1}");
