@@ -281,6 +281,9 @@ fn bytes_by_cause_are_those_of_the_kernel(w: &mut World) {
     w.home.sql("SET GLOBAL sluice_persist_binlog_to_redo = DEFAULT; DROP DATABASE bytes");
 }
 
+/// Records of pages that have a place and are not in the file yet.
+const OPEN_CHUNK_BYTES: f64 = 1048576.0;
+
 fn adds_up(sample: &Value, binlog_in_log: bool) {
     let causes = &sample["bytes_by_cause"];
     let bytes = causes.as_object().expect("causes").values();
@@ -297,7 +300,9 @@ fn adds_up(sample: &Value, binlog_in_log: bool) {
     let of_tables: f64 = bytes.iter().sum();
     let of_causes = named - number(causes, "binlog");
     assert!(bytes.is_sorted_by(|a, b| a >= b), "{sample}");
-    assert!((of_tables / of_causes - 1.0).abs() < 0.02, "{of_tables} of {of_causes}: {sample}");
+    // A page counts for its table when it gets its place: some wait in memory at each end of the sample.
+    let beside = (of_tables - of_causes).abs();
+    assert!(beside < of_causes * 0.02 + OPEN_CHUNK_BYTES, "{of_tables} of {of_causes}: {sample}");
     // What the kernel counts beyond the calls are pages of the binlog that a sync leaves half
     // filled: at most two for each sync, one per group of commits, or one in 50 ms.
     let syncs = match binlog_in_log {
