@@ -20,11 +20,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
 
-/// A group of more bytes is not copied: the file is synced instead. To pack and write so many takes
-/// the log about as long as a sync of the file takes the device.
+/// A group of more bytes is not copied: the file is synced instead. To pack so many takes about 0.6 ms
+/// with LZ4 and 0.9 ms with zstd; decision 0014 has what a flush takes.
 pub(super) const GROUP_COPY_BYTES_MAX: u64 = if cfg!(test) { 32 << 10 } else { 256 << 10 };
 /// The same where the log is not synced at a group's end: a sync of the file would be.
-const RELAXED_COPY_BYTES_MAX: u64 = if cfg!(test) { 32 << 10 } else { 4 << 20 };
+pub(super) const RELAXED_COPY_BYTES_MAX: u64 = if cfg!(test) { 64 << 10 } else { 4 << 20 };
 /// More bytes that no sync has covered are not left to the next interval: a restart reads them.
 const UNSYNCED_BYTES_MAX: u64 = if cfg!(test) { 64 << 10 } else { 32 << 20 };
 /// After so much log a sync is noted in it: a restart need not compare what came before.
@@ -618,8 +618,8 @@ impl Binlog {
         Ok(())
     }
 
-    /// What a sync of all files will have covered, if enough has come since the last record of that:
-    /// a log that is hardly written shall not grow by it.
+    /// The record of a sync of all files that begins now, if enough has come since the last one: a log
+    /// that is hardly written shall not grow by it.
     fn synced_after_this(&self, inner: &Inner) -> Option<Synced> {
         let current = inner.current.as_ref()?;
         let tail = inner.tails.iter().find(|t| t.info.id == current.id)?;

@@ -8,7 +8,7 @@ use super::complete::Known;
 use super::events::Seen;
 use super::gtid::Gtid;
 use super::index::Index;
-use super::live::GROUP_COPY_BYTES_MAX;
+use super::live::{GROUP_COPY_BYTES_MAX, RELAXED_COPY_BYTES_MAX};
 use super::*;
 use crate::base::{Lsn, Result};
 use crate::os::sim::{Fault, SimOs, SimRng};
@@ -577,6 +577,33 @@ fn a_large_group_is_synced_as_it_grows() {
         assert!(!server.binlog.wants_sync());
     }
     assert_eq!(server.binlog.note_and_pin().1, None, "large groups pin nothing");
+}
+
+/// A long event says so in front: nothing of its group is copied. Where the log is not synced at a group's
+/// end, the limit is another one.
+#[test]
+fn a_group_is_large_from_the_header_of_a_long_event_on() {
+    let copied = |bytes: u64, durable: bool| {
+        let mut server = Server::new(9);
+        server.binlog.switch(true).unwrap();
+        server.rotate().unwrap();
+        server.durable = durable;
+        let value = |server: &Server, name: &str| {
+            server.binlog.status().into_iter().find(|(n, _)| *n == name).unwrap().1
+        };
+        let before = value(&server, "binlog_copied_bytes");
+        let mut group = event(&mut server.rng, 30, bytes as usize);
+        group.extend(event(&mut server.rng, 16, 8));
+        server.group(group, 1000).unwrap();
+        let is_large = value(&server, "binlog_large_groups") == 1;
+        (value(&server, "binlog_copied_bytes") - before, is_large)
+    };
+    assert_eq!(copied(GROUP_COPY_BYTES_MAX, true), (0, true));
+    assert_eq!(copied(RELAXED_COPY_BYTES_MAX, false), (0, true));
+    for (bytes, durable) in [(GROUP_COPY_BYTES_MAX - 100, true), (GROUP_COPY_BYTES_MAX, false)] {
+        let (copied, is_large) = copied(bytes, durable);
+        assert!(copied > bytes && !is_large, "{bytes}, {durable}: {copied}");
+    }
 }
 
 /// Without the pin, the scan after a crash would start after bytes that no sync has covered.

@@ -22,16 +22,16 @@ use std::sync::Arc;
 /// Changes gathered from the log, by page.
 #[derive(Default)]
 pub struct Tail {
-    pages: IdMap<PageId, (TreeId, Lsn, Changes)>,
+    pages: IdMap<PageId, (TreeId, Changes)>,
     bytes: usize,
 }
 
 impl Tail {
     /// To be called in the order of the log. `creates`: the change makes the page from nothing.
     pub fn add(&mut self, tree: TreeId, page: PageId, lsn: Lsn, change: &[u8], creates: bool) {
-        let first = || (tree, lsn, Changes::new(creates));
+        let first = || (tree, Changes::new(creates));
         let known = self.pages.len();
-        self.pages.entry(page).or_insert_with(first).2.push(lsn, change);
+        self.pages.entry(page).or_insert_with(first).1.push(lsn, change);
         self.bytes += HEAD_BYTES + change.len() + ENTRY_BYTES * (self.pages.len() - known);
     }
 
@@ -47,11 +47,10 @@ impl Tail {
     /// Forgets what images hold: `image_of` answers a page's LSN in the store.
     pub fn trim(&mut self, image_of: impl Fn(PageId) -> Lsn) {
         self.bytes = 0;
-        self.pages.retain(|&page, (_, first, changes)| {
+        self.pages.retain(|&page, (_, changes)| {
             let image = image_of(page);
-            if *first <= image {
+            if changes.first().is_some_and(|first| first <= image) {
                 *changes = changes.after(image);
-                *first = changes.first().unwrap_or(image);
             }
             let is_owed = !changes.is_empty();
             self.bytes += usize::from(is_owed) * (ENTRY_BYTES + changes.len_bytes());
@@ -70,7 +69,8 @@ impl Pool {
     /// in memory must be paid ([`Pool::owed_in_memory`]).
     pub fn owe(&self, tail: Tail) {
         assert_eq!(self.owed_pages(), 0, "what was owed before is paid first");
-        for (page, (tree, first, mut changes)) in tail.pages {
+        for (page, (tree, mut changes)) in tail.pages {
+            let Some(first) = changes.first() else { continue };
             changes.shrink();
             let (recovered, changes) = (true, Arc::new(changes));
             let owed = OwedPage { tree, first, recovered, changes, frame: Arc::default() };

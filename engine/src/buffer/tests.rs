@@ -418,7 +418,7 @@ fn a_page_that_recovery_found_owes_what_its_image_lacks() {
     assert_eq!(pool.stats().misses, misses);
     let seen = |page| (pool.read(PageId(page)).unwrap()[8], pool.read(PageId(page)).unwrap()[16]);
     assert_eq!([seen(1), seen(2), seen(3), seen(4)], [(20, 7), (40, 9), (10, 9), (50, 1)]);
-    // What was owed by an eviction is left alone.
+    // It owes nothing now: nothing happens.
     pool.trim_recovered(PageId(1));
     assert_eq!((pool.owed_pages(), pool.owed_applied()), (0, 4));
 }

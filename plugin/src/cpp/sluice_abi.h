@@ -142,7 +142,7 @@ typedef struct sluice_config
   uint64_t log_capacity_bytes;
   uint32_t flush_at_commit; /* 0, 1, 2 */
   uint32_t compression;     /* 0 none, 1 lz4, 2 zstd */
-  uint32_t log_compression; /* the same */
+  uint32_t log_compression; /* the same, and 3 auto */
   uint32_t space_amplification_pct;
   uint32_t encrypts;          /* 1: all that is written from now on */
   uint32_t encryption_key_id; /* under the newest version of this key */

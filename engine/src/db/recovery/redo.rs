@@ -3,9 +3,10 @@
 //! The scan that finds the log's end gathers them by page ([`RedoTail`]). Changes that fit the memory
 //! set aside for them are left to the first reader of their page, and to the background
 //! ([`Engine::redo_step`]): the engine opens meanwhile. Where memory holds a part of the pages only,
-//! pages of tables owe their redo as evicted ones do, until a reader or the redo window wants them. Changes before those are applied at once, a
-//! memoryful at a time, by several threads, each page once. Pages of the catalog are always
-//! brought up to date at once: without it there is nothing to open.
+//! pages of tables owe their redo as evicted ones do, until a reader or the redo window wants them.
+//! If the memory is too small for all, changes that images hold are forgotten first. If it still is,
+//! they are applied at once, a memoryful at a time, by several threads, each page once. Pages of the
+//! catalog are always brought up to date at once: without it there is nothing to open.
 
 use super::analysis::Analysis;
 use crate::base::{Error, Lsn, PageId, Result, TreeId};

@@ -28,13 +28,13 @@ pub struct Draw {
     pub options: Vec<String>,
 }
 
-/// What works beside a backup.
+/// The sessions that work beside a backup, and the rows of its DDL.
 pub struct Load {
     pub sessions: usize,
     pub ddl_rows: i64,
 }
 
-/// What the harness saw of a backup.
+/// A backup as the harness saw it.
 pub struct Seen {
     /// Acknowledged before it began.
     pub before: Place,
@@ -43,7 +43,7 @@ pub struct Seen {
     pub ended: Ended,
 }
 
-/// What a backup beside the load needs.
+/// The means to make a backup beside the load.
 pub struct Bench<'a> {
     pub program: Program,
     pub data: PathBuf,
