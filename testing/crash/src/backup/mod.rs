@@ -67,6 +67,7 @@ pub fn run(plan: &Plan, tally: &mut Tally) -> Result<(), (u64, Vec<String>)> {
         let Some(site) = site.as_mut() else { unreachable!("made in round 0") };
         site.round(plan, round, &mut rng, tally).map_err(|p| (round, p))?;
         tally.rounds += 1;
+        tally.tell(plan.rounds);
     }
     match tally.is_worth_something() {
         true => Ok(()),

@@ -92,7 +92,7 @@ impl Site {
         let target = self.restored();
         let ended =
             self.program.restore(&link.path, &target, &[]).map_err(one("sluice restore"))?;
-        fs::remove_dir_all(&target).map_err(one("removing what was restored"))?;
+        remove_if_there(&target)?;
         Ok(ended.status.success())
     }
 

@@ -5,6 +5,8 @@ use super::end::{End, Phase};
 use super::Link;
 use std::time::Duration;
 
+const ROUNDS_A_LINE: u64 = 10;
+
 #[derive(Default)]
 pub struct Tally {
     pub rounds: u64,
@@ -108,6 +110,17 @@ impl Tally {
         let mib = word_before(" MiB in ");
         *if link.is_increment() { &mut self.mib_of_increments } else { &mut self.mib } += mib;
         self.held_ms = self.held_ms.max(word_before(" ms"));
+    }
+
+    /// A long run shows how far it has come: each copy so far is as the record.
+    pub fn tell(&self, of: u64) {
+        if self.rounds % ROUNDS_A_LINE == 0 && self.rounds < of {
+            let (full, increments) = (self.full.finished(), self.increments.finished());
+            println!(
+                "{} of {of} rounds: {full} full backups and {increments} increments compared",
+                self.rounds
+            );
+        }
     }
 
     /// A run of which little was compared says nothing.
