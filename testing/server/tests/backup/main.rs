@@ -4,6 +4,7 @@
 //! `cargo test --release --workspace --test backup [NAME]`, after `make build`.
 
 mod case;
+mod chains;
 mod increments;
 mod replica;
 mod snapshot;
