@@ -28,6 +28,8 @@ pub struct Case {
     pub window_percent: u64,
     pub codec: Codec,
     pub log_codec: LogCodec,
+    /// The window counts the log before compression, as the engine does.
+    pub plain_window: bool,
     pub pages: PagePolicy,
     pub store: StorePolicy,
     pub seed: u64,
@@ -48,6 +50,7 @@ impl Case {
             window_percent: 40,
             codec: Codec::Lz4,
             log_codec: LogCodec::Plain,
+            plain_window: false,
             pages: PagePolicy::Today,
             store: StorePolicy::today(),
             seed,
@@ -80,8 +83,14 @@ impl Case {
         self
     }
 
+    /// Of the log as it is written.
     fn window_bytes(&self) -> u64 {
-        self.log_bytes / 100 * self.window_percent
+        let bytes = self.log_bytes / 100 * self.window_percent;
+        if !self.plain_window {
+            return bytes;
+        }
+        let log = self.workload().log_sizes();
+        bytes * log.written(self.log_codec) / log.plain
     }
 
     fn workload(&self) -> Workload {

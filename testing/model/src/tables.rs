@@ -6,10 +6,11 @@ use crate::sizes::{Codec, LogCodec, ROWS_188, ROWS_512};
 use crate::store::StorePolicy;
 use crate::workload::Keys;
 
-pub const NAMES: [&str; 9] = [
+pub const NAMES: [&str; 10] = [
     "today",
     "monte-carlo",
     "window",
+    "built",
     "victim",
     "gc",
     "codec",
@@ -23,6 +24,7 @@ pub fn cases(table: &str, seed: u64) -> Vec<Case> {
         "today" => today(seed),
         "monte-carlo" => monte_carlo(seed),
         "window" => window(seed),
+        "built" => built(seed),
         "victim" => victim(seed),
         "gc" => gc(seed),
         "codec" => codec(seed),
@@ -97,6 +99,22 @@ fn window(seed: u64) -> Vec<Case> {
                     (case.window_percent, case.log_bytes) = (percent, log_mib * MIB);
                 },
             ));
+        }
+    }
+    cases
+}
+
+/// As the engine counts its window, with the log's default compression.
+fn built(seed: u64) -> Vec<Case> {
+    let mut cases = Vec::new();
+    for (name, index) in [("update_non_index", false), ("update_index", true)] {
+        for percent in [60, 70, 80, 85, 90] {
+            let label = format!("{name}, window {percent} % of the plain log");
+            cases.push(Case::owed(&label, seed).with(|case| {
+                (case.data, case.window_percent) = (rows(Keys::Uniform, index), percent);
+                (case.log_codec, case.plain_window) = (LogCodec::Zstd, true);
+                case.store = StorePolicy::by_lifetime(160);
+            }));
         }
     }
     cases

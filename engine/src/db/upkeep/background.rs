@@ -17,8 +17,8 @@ const CHECKPOINT_PERCENT: u64 = 40;
 /// The redo window: while most pages are not in memory, those whose redo begins further back than
 /// this share are written as they leave it, by steps of so much log. A checkpoint then has little to
 /// write, and starts at the second share.
-const WINDOW_PERCENT: u64 = 70;
-const WINDOW_CHECKPOINT_PERCENT: u64 = 85;
+const WINDOW_PERCENT: u64 = 85;
+const WINDOW_CHECKPOINT_PERCENT: u64 = 93;
 const WINDOW_STEP_BYTES: u64 = if SIMULATED { 4 << 10 } else { 1 << 20 };
 const WINDOW_STEP_PAGES: usize = 64;
 /// GC copies in pieces of this size and rests in between, the less the more there is to collect.
