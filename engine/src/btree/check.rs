@@ -4,7 +4,7 @@ use super::node::Node;
 use super::tree::Tree;
 use super::verify::check_page;
 use crate::base::{Error, Result};
-use crate::buffer::ReadGuard;
+use crate::buffer::{Passing, ReadGuard};
 
 /// What a whole-tree verification counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -56,13 +56,13 @@ impl Tree {
         stop: &mut dyn FnMut() -> bool,
     ) -> Result<TreeShape> {
         let mut shape = TreeShape::default();
-        let mut at = Vec::new();
+        let (mut at, mut scan) = (Vec::new(), Passing::default());
         while faults.len() < FAULTS_MAX {
             if stop() {
                 return Err(Error::Interrupted);
             }
-            self.bring_in(&at);
-            let next = match self.check_path(&at, &mut shape) {
+            self.bring_in(&at, &mut scan);
+            let next = match self.check_path(&at, &mut shape, &mut scan) {
                 Ok(PathCheck::Verified(next)) => next,
                 Ok(PathCheck::Fault(error, next)) => {
                     faults.push(error);
@@ -85,10 +85,16 @@ impl Tree {
 
     /// Loads the nodes on the way to a leaf, none of them with the latch of another held: the
     /// walk that follows finds them in memory. A read that fails here fails there too, or was a race.
-    fn bring_in(&self, at: &[u8]) {
+    fn bring_in(&self, at: &[u8], scan: &mut Passing) {
         let mut page = self.root;
         let mut above = None;
-        while let Ok(guard) = self.env.pool.read(page) {
+        loop {
+            let pool = &self.env.pool;
+            let guard = match above {
+                Some(1) => pool.read_passing(page, scan),
+                _ => pool.read(page),
+            };
+            let Ok(guard) = guard else { return };
             let node = Node::new(&guard);
             if node.is_leaf() || above.is_some_and(|level| node.level() >= level) {
                 return;
@@ -99,7 +105,12 @@ impl Tree {
     }
 
     /// Verifies the leaf of `at`, and all nodes above it that begin there. An error is the root's.
-    fn check_path(&self, at: &[u8], shape: &mut TreeShape) -> Result<PathCheck> {
+    fn check_path(
+        &self,
+        at: &[u8],
+        shape: &mut TreeShape,
+        scan: &mut Passing,
+    ) -> Result<PathCheck> {
         let mut guard = self.read_root()?;
         let root = Node::new(&guard);
         if at.is_empty() {
@@ -119,20 +130,22 @@ impl Tree {
             }
             if node.is_leaf() {
                 shape.count_leaf(node, at);
-                return Ok(PathCheck::Verified(node.high().map(<[u8]>::to_vec)));
+                let next = node.high().map(<[u8]>::to_vec);
+                self.leave(guard, scan);
+                return Ok(PathCheck::Verified(next));
             }
             shape.inner_nodes += u64::from(begins_here);
             let slot = node.child_slot(at);
             end = high_of(node, slot);
-            guard = match self.check_child(node, slot) {
+            guard = match self.check_child(node, slot, scan) {
                 Ok(child) => child,
                 Err(error) => return Ok(PathCheck::Fault(error, end)),
             };
         }
     }
 
-    fn check_child(&self, node: Node<'_>, slot: usize) -> Result<ReadGuard> {
-        let child = self.read_child(node, slot)?;
+    fn check_child(&self, node: Node<'_>, slot: usize, scan: &mut Passing) -> Result<ReadGuard> {
+        let child = self.pass_child(node, slot, scan)?;
         let below = Node::new(&child);
         if below.low() != node.key(slot) || below.high() != high_of(node, slot).as_deref() {
             return Err(self.corrupt("fences differ from the parent's", below.page_id()));

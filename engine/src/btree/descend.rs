@@ -3,7 +3,7 @@
 use super::node::Node;
 use super::tree::Tree;
 use crate::base::Result;
-use crate::buffer::{ReadGuard, WriteGuard};
+use crate::buffer::{Passing, ReadGuard, WriteGuard};
 
 /// Which leaf a descent is for.
 #[derive(Clone, Copy)]
@@ -28,32 +28,52 @@ impl Goal<'_> {
 impl Tree {
     /// The leaf of `key`, shared.
     pub(super) fn read_leaf(&self, key: &[u8]) -> Result<ReadGuard> {
-        match self.read_near(key) {
+        self.pass_leaf(key, &mut Passing::default())
+    }
+
+    /// The same for a scan, as the next two.
+    pub(super) fn pass_leaf(&self, key: &[u8], scan: &mut Passing) -> Result<ReadGuard> {
+        match self.read_near(key, scan) {
             Some(leaf) => Ok(leaf),
-            None => self.read_leaf_for(Goal::At(key)),
+            None => self.pass_leaf_for(Goal::At(key), scan),
         }
     }
 
     /// The leaf of the keys right below `key`, shared.
-    pub(super) fn read_leaf_below(&self, key: &[u8]) -> Result<ReadGuard> {
-        match self.read_near(key) {
+    pub(super) fn pass_leaf_below(&self, key: &[u8], scan: &mut Passing) -> Result<ReadGuard> {
+        match self.read_near(key, scan) {
             Some(leaf) if Node::new(&leaf).low() < key => Ok(leaf),
             near => {
                 drop(near);
-                self.read_leaf_for(Goal::Below(key))
+                self.pass_leaf_for(Goal::Below(key), scan)
             }
         }
     }
 
-    pub(super) fn read_leaf_for(&self, goal: Goal<'_>) -> Result<ReadGuard> {
+    pub(super) fn pass_leaf_for(&self, goal: Goal<'_>, scan: &mut Passing) -> Result<ReadGuard> {
         let mut guard = self.read_root()?;
         loop {
             let node = Node::new(&guard);
             if node.is_leaf() {
                 return Ok(guard);
             }
-            guard = self.read_child(node, goal.child_slot(node))?;
+            guard = self.pass_child(node, goal.child_slot(node), scan)?;
         }
+    }
+
+    /// As [`Tree::read_child`]; a leaf is one that the scan will leave.
+    pub(super) fn pass_child(
+        &self,
+        node: Node<'_>,
+        slot: usize,
+        scan: &mut Passing,
+    ) -> Result<ReadGuard> {
+        if node.level() > 1 {
+            return self.read_child(node, slot);
+        }
+        let child = self.env.pool.read_passing(node.child(slot), scan)?;
+        self.check_node(Node::new(&child), Some(node.level() - 1))?;
+        Ok(child)
     }
 
     pub(super) fn read_root(&self) -> Result<ReadGuard> {

@@ -8,7 +8,7 @@
 use super::node::Node;
 use super::tree::Tree;
 use crate::base::{PageId, TreeId};
-use crate::buffer::{Pool, ReadGuard, WriteGuard};
+use crate::buffer::{Passing, Pool, ReadGuard, WriteGuard};
 use std::cell::RefCell;
 use std::ops::Deref;
 
@@ -57,8 +57,8 @@ impl Tree {
     }
 
     /// The leaf of the key, shared, if it was noted and still is one.
-    pub(super) fn read_near(&self, key: &[u8]) -> Option<ReadGuard> {
-        self.near(key, Pool::read_resident)
+    pub(super) fn read_near(&self, key: &[u8], scan: &mut Passing) -> Option<ReadGuard> {
+        self.near(key, |pool, page| pool.read_resident(page, scan))
     }
 
     /// The same, exclusive.
@@ -69,7 +69,7 @@ impl Tree {
     fn near<G: Deref<Target = [u8]>>(
         &self,
         key: &[u8],
-        latch: fn(&Pool, PageId) -> Option<G>,
+        latch: impl FnOnce(&Pool, PageId) -> Option<G>,
     ) -> Option<G> {
         let leaf = latch(&self.env.pool, self.noted(key)?)?;
         let node = Node::new(&leaf);

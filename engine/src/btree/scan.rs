@@ -5,6 +5,7 @@ use super::descend::Goal;
 use super::node::Node;
 use super::tree::Tree;
 use crate::base::Result;
+use crate::buffer::{Passing, ReadGuard};
 use std::cell::Cell;
 use std::ops::{Bound, ControlFlow};
 
@@ -52,26 +53,28 @@ impl Tree {
         direction: Direction,
         f: &mut Visit<'_>,
     ) -> Result<LeafEnd> {
-        let (mut end, mut has_any) = self.scan_one_leaf(from, direction, f)?;
+        let scan = &mut Passing::default();
+        let (mut end, mut has_any) = self.scan_one_leaf(from, direction, scan, f)?;
         while let (LeafEnd::Next(fence), false) = (&end, has_any) {
-            (end, has_any) = self.scan_one_leaf(direction.behind(fence), direction, f)?;
+            (end, has_any) = self.scan_one_leaf(direction.behind(fence), direction, scan, f)?;
         }
         Ok(end)
     }
 
     /// As [`Tree::scan_leaf`], but of no other leaf than that of the bound: while `f` runs, its latch
     /// keeps all entries between the bound and the visited one as they are. The answer's second part:
-    /// whether the leaf has any.
+    /// whether the leaf has any. `scan` is the same for all leaves of one scan.
     pub fn scan_one_leaf(
         &self,
         from: Bound<&[u8]>,
         direction: Direction,
+        scan: &mut Passing,
         f: &mut Visit<'_>,
     ) -> Result<(LeafEnd, bool)> {
         let mut key = KEY.take();
         let result = match direction {
-            Direction::Forward => self.scan_forward(from, &mut key, f),
-            Direction::Backward => self.scan_backward(from, &mut key, f),
+            Direction::Forward => self.scan_forward(from, &mut key, scan, f),
+            Direction::Backward => self.scan_backward(from, &mut key, scan, f),
         };
         KEY.set(key);
         result
@@ -81,13 +84,14 @@ impl Tree {
         &self,
         from: Bound<&[u8]>,
         key: &mut Vec<u8>,
+        scan: &mut Passing,
         f: &mut Visit<'_>,
     ) -> Result<(LeafEnd, bool)> {
         let start = match from {
             Bound::Included(start) | Bound::Excluded(start) => start,
             Bound::Unbounded => &[],
         };
-        let leaf = self.read_leaf(start)?;
+        let leaf = self.pass_leaf(start, scan)?;
         let node = Node::new(&leaf);
         let first = match (node.search(start), from) {
             (Ok(i), Bound::Excluded(_)) => i + 1,
@@ -99,6 +103,7 @@ impl Tree {
             return Ok((LeafEnd::Stopped, has_any));
         }
         let end = node.high().map_or(LeafEnd::End, |high| LeafEnd::Next(high.to_vec()));
+        self.leave(leaf, scan);
         Ok((end, has_any))
     }
 
@@ -106,12 +111,13 @@ impl Tree {
         &self,
         from: Bound<&[u8]>,
         key: &mut Vec<u8>,
+        scan: &mut Passing,
         f: &mut Visit<'_>,
     ) -> Result<(LeafEnd, bool)> {
         let leaf = match from {
-            Bound::Included(start) => self.read_leaf(start)?,
-            Bound::Excluded(start) => self.read_leaf_below(start)?,
-            Bound::Unbounded => self.read_leaf_for(Goal::Last)?,
+            Bound::Included(start) => self.pass_leaf(start, scan)?,
+            Bound::Excluded(start) => self.pass_leaf_below(start, scan)?,
+            Bound::Unbounded => self.pass_leaf_for(Goal::Last, scan)?,
         };
         let node = Node::new(&leaf);
         let end = match from {
@@ -127,7 +133,15 @@ impl Tree {
         }
         let low = node.low();
         let next = if low.is_empty() { LeafEnd::End } else { LeafEnd::Next(low.to_vec()) };
+        self.leave(leaf, scan);
         Ok((next, end > 0))
+    }
+
+    /// The scan has seen the rest of the leaf.
+    pub(super) fn leave(&self, leaf: ReadGuard, scan: &mut Passing) {
+        let page = leaf.page();
+        drop(leaf);
+        self.env.pool.pass(page, scan);
     }
 }
 

@@ -13,6 +13,7 @@ mod bench;
 mod bulk;
 mod crash;
 mod near;
+mod passing;
 mod sample;
 mod support;
 mod threads;

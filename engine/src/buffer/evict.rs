@@ -224,7 +224,17 @@ impl Pool {
         dirty.saturating_sub(gathered).saturating_sub(self.dirty_max() as usize)
     }
 
-    fn take_memory(&self, slot: Slot) -> PageBuf {
+    /// Whether the unused frame in slot `i` may go without I/O.
+    pub(super) fn may_go(&self, shard: &mut Shard, i: usize, owed_max: usize) -> bool {
+        !shard.slots[i].meta.is_dirty() || self.owe_frame(shard, i, owed_max)
+    }
+
+    /// Whether a page that comes pushes another one out.
+    pub(super) fn is_full(&self) -> bool {
+        self.frames_in_table() + 2 * self.reserve() > self.capacity()
+    }
+
+    pub(super) fn take_memory(&self, slot: Slot) -> PageBuf {
         self.counters.evictions.fetch_add(1, Relaxed);
         match Arc::try_unwrap(slot.latch) {
             Ok(latch) => latch.into_inner().bytes,
@@ -284,13 +294,10 @@ impl Pool {
             if slot.meta.referenced.swap(false, Relaxed) {
                 continue;
             }
-            // Exclusive ownership first: it makes a last holder's changes of the state visible. New
-            // references are made only under this shard's lock.
-            let unused = Arc::get_mut(&mut slot.latch).is_some();
-            if !unused || slot.meta.is_writing() {
+            if !slot.is_unused() {
                 continue;
             }
-            if !slot.meta.is_dirty() || self.owe_frame(shard, i, owed_max) {
+            if self.may_go(shard, i, owed_max) {
                 victims.push(shard.remove_at(i));
                 // Another frame stands here now.
                 shard.hand = i;

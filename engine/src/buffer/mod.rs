@@ -32,7 +32,7 @@
 //! clean   --will_change--------------> dirty(rec_lsn)
 //! dirty   --writeback::claim, copy---> writing(rec_lsn) and clean;  will_change: and dirty again
 //! writing --writeback::settle--------> not writing; on failure dirty with the old rec_lsn
-//! clean and unreferenced --evict-----> absent
+//! clean and unreferenced --evict-----> absent, or --Pool::pass (by the scan that loaded it)
 //! dirty and unreferenced --owe_frame-> absent, its changes owed
 //! any     --Pool::free/discard-------> dead, absent
 //! ```
@@ -45,6 +45,7 @@ mod frame;
 mod gather;
 mod owed;
 mod owed_pages;
+mod passing;
 mod pool;
 mod table;
 #[cfg(test)]
@@ -53,4 +54,5 @@ mod writeback;
 
 pub use frame::{ReadGuard, WriteGuard};
 pub use owed::Tail;
+pub use passing::Passing;
 pub use pool::{Pool, PoolOptions};

@@ -34,6 +34,8 @@ pub struct PoolStats {
     pub owed_pages: u64,
     /// Evictions that left the changes of a page in place of an image.
     pub owed_evictions: u64,
+    /// Evictions by scans of pages that they had loaded.
+    pub passed: u64,
     /// Memory of changes, those of frames and those that are owed.
     pub change_bytes: u64,
     /// Frames allocated now, free ones included.
@@ -55,6 +57,7 @@ pub(super) struct Counters {
     pub misses: AtomicU64,
     pub evictions: AtomicU64,
     pub owed_evictions: AtomicU64,
+    pub passed: AtomicU64,
     pub writebacks: AtomicU64,
     pub inline_writebacks: AtomicU64,
     pub overcommits: AtomicU64,
@@ -98,7 +101,7 @@ pub struct Pool {
     pub(super) owed: Owed,
 }
 
-enum Found<G> {
+pub(super) enum Found<G> {
     Guard(G),
     Retry,
     Miss,
@@ -137,13 +140,19 @@ impl Pool {
 
     /// The page with a shared latch.
     pub fn read(&self, page: PageId) -> Result<ReadGuard> {
+        Ok(self.read_as(page, true)?.0)
+    }
+
+    /// Also answers whether this call has loaded it. `again`: it will be wanted again.
+    pub(super) fn read_as(&self, page: PageId, again: bool) -> Result<(ReadGuard, bool)> {
         loop {
-            match self.find_shared(page) {
-                Found::Guard(guard) => return Ok(guard),
+            match self.find_shared(page, again) {
+                Found::Guard(guard) => return Ok((guard, false)),
                 Found::Retry => {}
                 Found::Miss => {
                     if let Some(guard) = self.load(page)? {
-                        return Ok(guard.downgrade());
+                        guard.0.meta.referenced.store(again, Relaxed);
+                        return Ok((guard.downgrade(), true));
                     }
                 }
             }
@@ -165,15 +174,7 @@ impl Pool {
         }
     }
 
-    /// As [`Pool::read`], but only of a page that is in memory and is not being freed.
-    pub fn read_resident(&self, page: PageId) -> Option<ReadGuard> {
-        match self.find_shared(page) {
-            Found::Guard(guard) if !guard.is_being_freed() => Some(guard),
-            _ => None,
-        }
-    }
-
-    /// The same with an exclusive latch.
+    /// As [`Pool::write`], but only of a page that is in memory and is not being freed.
     pub fn write_resident(&self, page: PageId) -> Option<WriteGuard> {
         match self.find_exclusive(page) {
             Found::Guard(guard) if !guard.is_being_freed() => Some(guard),
@@ -287,6 +288,7 @@ impl Pool {
             dirty: self.tally.dirty.load(Relaxed) as u64,
             owed_pages: self.owed_pages() as u64,
             owed_evictions: counters.owed_evictions.load(Relaxed),
+            passed: counters.passed.load(Relaxed),
             change_bytes: self.tally.change_bytes.load(Relaxed) as u64,
             frames: self.frames.load(SeqCst) as u64,
             #[cfg(test)]
@@ -298,9 +300,9 @@ impl Pool {
         }
     }
 
-    fn find_shared(&self, page: PageId) -> Found<ReadGuard> {
+    pub(super) fn find_shared(&self, page: PageId, again: bool) -> Found<ReadGuard> {
         let mut shard = self.table.shard(page);
-        let Some(slot) = touch(&mut shard, page) else { return Found::Miss };
+        let Some(slot) = touch(&mut shard, page, again) else { return Found::Miss };
         let guard = match slot.latch.try_read_arc() {
             Some(guard) => guard,
             None => {
@@ -318,7 +320,7 @@ impl Pool {
 
     fn find_exclusive(&self, page: PageId) -> Found<WriteGuard> {
         let mut shard = self.table.shard(page);
-        let Some(slot) = touch(&mut shard, page) else { return Found::Miss };
+        let Some(slot) = touch(&mut shard, page, true) else { return Found::Miss };
         let guard = match slot.latch.try_write_arc() {
             Some(guard) => guard,
             None => {
@@ -436,14 +438,14 @@ impl Pool {
     }
 }
 
-fn touch(shard: &mut Shard, page: PageId) -> Option<&Slot> {
+fn touch(shard: &mut Shard, page: PageId, again: bool) -> Option<&Slot> {
     shard.hits += 1;
     let Some(slot) = shard.get(page) else {
         shard.hits -= 1;
         return None;
     };
     // Usually set already: a load leaves the cache line shared.
-    if !slot.meta.referenced.load(Relaxed) {
+    if again && !slot.meta.referenced.load(Relaxed) {
         slot.meta.referenced.store(true, Relaxed);
     }
     shard.get(page)

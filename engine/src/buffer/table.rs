@@ -14,6 +14,14 @@ pub(super) struct Slot {
     pub latch: Arc<Latch>,
 }
 
+impl Slot {
+    /// Nobody holds or waits for the latch, and no copy is being written. Exclusive ownership makes a
+    /// last holder's changes of the state visible; new references are made only under the shard's lock.
+    pub fn is_unused(&mut self) -> bool {
+        Arc::get_mut(&mut self.latch).is_some() && !self.meta.is_writing()
+    }
+}
+
 #[derive(Default)]
 pub(super) struct Shard {
     index: IdMap<PageId, usize>,
@@ -28,6 +36,10 @@ pub(super) struct Shard {
 impl Shard {
     pub fn get(&self, page: PageId) -> Option<&Slot> {
         self.index.get(&page).map(|&i| &self.slots[i])
+    }
+
+    pub fn place_of(&self, page: PageId) -> Option<usize> {
+        self.index.get(&page).copied()
     }
 
     pub fn insert(&mut self, slot: Slot) {

@@ -76,7 +76,7 @@ fn only_a_page_in_memory_that_stays_is_resident() {
     let (_os, pool) = new_pool();
     create(&pool, 1..=1, 7);
     let is_resident = || {
-        let shared = pool.read_resident(PageId(1)).is_some();
+        let shared = pool.read_resident(PageId(1), &mut Passing::default()).is_some();
         assert_eq!(pool.write_resident(PageId(1)).is_some(), shared);
         shared
     };
@@ -437,4 +437,89 @@ fn a_tail_forgets_what_images_hold() {
     pool.owe(tail);
     assert_eq!(pool.redo_point(Lsn(1000)), Lsn(7), "page 2 was made anew, page 3 owes nothing");
     assert_eq!(pool.owed_pages(), 2);
+}
+
+/// Of pages 1 to 500 in the store, the first 40 are wanted again and again.
+fn pool_with_hot_pages() -> Arc<Pool> {
+    let (_os, pool) = new_pool();
+    create(&pool, 1..=500, 10);
+    assert!(pool.writeback_before(Lsn(100), 1000).unwrap());
+    (1..=500).for_each(|page| pool.discard(PageId(page)));
+    want_hot_pages(&pool);
+    pool
+}
+
+/// Answers how many of them had to be read.
+fn want_hot_pages(pool: &Pool) -> u64 {
+    let before = pool.stats().misses;
+    (1..=40).for_each(|page| drop(pool.read(PageId(page)).unwrap()));
+    pool.stats().misses - before
+}
+
+fn scan(pool: &Pool, pages: std::ops::RangeInclusive<u64>, meanwhile: impl Fn(u64)) {
+    let mut scan = Passing::default();
+    for page in pages {
+        // A batch of rows, and the rest of the leaf.
+        for _ in 0..2 {
+            verify(&pool.read_passing(PageId(page), &mut scan).unwrap(), page);
+        }
+        meanwhile(page);
+        pool.pass(PageId(page), &mut scan);
+    }
+}
+
+#[test]
+fn a_long_scan_leaves_what_others_want_in_memory() {
+    let pool = pool_with_hot_pages();
+    scan(&pool, 101..=500, |_| ());
+    let missed = want_hot_pages(&pool);
+    assert!(missed <= 16, "as many as the scan may load before it is long: {missed}");
+    let stats = pool.stats();
+    assert!(stats.passed > 300 && stats.frames <= 64 + 8, "{stats:?}");
+    // A page that another thread wants meanwhile stays, and so does one that is in use.
+    let held = pool.read(PageId(200)).unwrap();
+    scan(&pool, 101..=500, |page| {
+        if page == 490 {
+            drop(pool.read(PageId(page)).unwrap());
+        }
+    });
+    drop(held);
+    let mut passing = Passing::default();
+    assert!([200, 490].iter().all(|&p| pool.read_resident(PageId(p), &mut passing).is_some()));
+    assert!(pool.read_resident(PageId(489), &mut passing).is_none());
+}
+
+#[test]
+fn a_scan_of_what_memory_has_room_for_brings_it_in() {
+    let pool = pool_with_hot_pages();
+    (1..=40).for_each(|page| pool.discard(PageId(page)));
+    scan(&pool, 101..=150, |_| ());
+    let before = pool.stats();
+    scan(&pool, 101..=150, |_| ());
+    let now = pool.stats();
+    assert_eq!((now.passed, now.misses - before.misses), (0, 0));
+}
+
+#[test]
+fn a_page_that_a_scan_passes_owes_its_changes_again() {
+    let pool = pool_that_owes();
+    pool.gathers.store(true, SeqCst);
+    create(&pool, 5..=100, 10);
+    assert!(pool.writeback_before(Lsn(100), 1000).unwrap());
+    // Long, and memory is full.
+    let mut scan = Passing::default();
+    for page in 5..=100 {
+        drop(pool.read_passing(PageId(page), &mut scan).unwrap());
+        pool.pass(PageId(page), &mut scan);
+    }
+    let images = pool.stats().writebacks;
+    for page in [1, 2] {
+        drop(pool.read_passing(PageId(page), &mut scan).unwrap());
+        assert!(!pool.is_owed(PageId(page)));
+        pool.pass(PageId(page), &mut scan);
+        assert!(pool.is_owed(PageId(page)));
+    }
+    assert_eq!(pool.stats().writebacks, images);
+    assert_eq!(pool.redo_point(Lsn(1000)), Lsn(9));
+    assert_eq!([1, 2].map(|page| pool.read(PageId(page)).unwrap()[16]), [7, 9]);
 }

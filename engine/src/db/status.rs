@@ -93,6 +93,7 @@ impl Engine {
             ("buffer_pool_pages_owed", pool.owed_pages),
             ("buffer_pool_change_bytes", pool.change_bytes),
             ("buffer_pool_evictions_owed", pool.owed_evictions),
+            ("buffer_pool_evictions_scan", pool.passed),
             ("buffer_pool_writebacks", pool.writebacks),
             ("buffer_pool_inline_writebacks", pool.inline_writebacks),
             ("buffer_pool_waits", pool.waits),

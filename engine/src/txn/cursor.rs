@@ -11,6 +11,7 @@ use super::trees::TreeGate;
 use super::{Granted, LockMode};
 use crate::base::{EntryHeader, Error, Result};
 use crate::btree::{Direction, LeafEnd};
+use crate::buffer::Passing;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
@@ -49,6 +50,7 @@ pub struct Cursor {
     /// The scan stands before the entry of `key`, which another transaction holds: the next step
     /// comes to it again, and waits for it.
     peeks: bool,
+    passing: Passing,
 }
 
 impl Default for Cursor {
@@ -69,6 +71,7 @@ impl Default for Cursor {
             follows: None,
             contested: None,
             peeks: false,
+            passing: Passing::default(),
         }
     }
 }
@@ -164,6 +167,7 @@ impl Cursor {
         self.follows = None;
         self.contested = None;
         self.peeks = false;
+        self.passing = Passing::default();
     }
 
     /// The scan goes on after the key on which it stands.
@@ -299,13 +303,13 @@ impl Session {
         cursor.next_item = 0;
         let (limit, direction) = (cursor.batch_entries, cursor.direction);
         let follows = cursor.follows.filter(|_| self.has_overtaken());
-        let Cursor { batch, bytes, from, to, .. } = cursor;
+        let Cursor { batch, bytes, from, to, passing, .. } = cursor;
         let mut fault = None;
         let mut reached_end = false;
         let mut last = (0, 0);
         let mut visited = 0usize;
         let (end, _) =
-            gate.tree().scan_one_leaf(as_slice(from), direction, &mut |key, entry| {
+            gate.tree().scan_one_leaf(as_slice(from), direction, passing, &mut |key, entry| {
                 if past(key, to, direction) {
                     reached_end = true;
                     return ControlFlow::Break(());
@@ -418,10 +422,10 @@ impl Session {
         mode: LockMode,
         policy: &dyn Fn(&[u8]) -> WaitPolicy,
     ) -> Result<(Option<Attempt>, bool)> {
-        let Cursor { from, to, direction, key, payload, .. } = cursor;
+        let Cursor { from, to, direction, key, payload, passing, .. } = cursor;
         let mut attempt = None;
         let near = as_slice(from);
-        let one_leaf = first_entry(gate, near, *direction, &mut |found, entry| {
+        let one_leaf = first_entry(gate, near, *direction, passing, &mut |found, entry| {
             if past(found, to, *direction) {
                 return;
             }
@@ -446,7 +450,8 @@ impl Session {
             return Ok(false);
         }
         let mut same = false;
-        first_entry(gate, as_slice(&cursor.from), cursor.direction, &mut |found, _| {
+        let passing = &mut cursor.passing;
+        first_entry(gate, as_slice(&cursor.from), cursor.direction, passing, &mut |found, _| {
             same = found == &cursor.key[..];
         })?;
         Ok(!same)
@@ -474,7 +479,8 @@ impl Session {
             return Ok(false);
         }
         let mut nothing = true;
-        first_entry(gate, near, cursor.direction, &mut |found, _| {
+        let passing = &mut Passing::default();
+        first_entry(gate, near, cursor.direction, passing, &mut |found, _| {
             nothing = past(found, &cursor.to, cursor.direction);
         })?;
         Ok(nothing)
@@ -487,17 +493,19 @@ fn first_entry(
     gate: &TreeGate,
     from: Bound<&[u8]>,
     direction: Direction,
+    passing: &mut Passing,
     f: &mut dyn FnMut(&[u8], &[u8]),
 ) -> Result<bool> {
     let mut visit = |key: &[u8], entry: &[u8]| {
         f(key, entry);
         ControlFlow::Break(())
     };
-    let (mut end, _) = gate.tree().scan_one_leaf(from, direction, &mut visit)?;
+    let (mut end, _) = gate.tree().scan_one_leaf(from, direction, passing, &mut visit)?;
     let mut one_leaf = true;
     while let LeafEnd::Next(fence) = end {
         one_leaf = false;
-        (end, _) = gate.tree().scan_one_leaf(direction.behind(&fence), direction, &mut visit)?;
+        let next = direction.behind(&fence);
+        (end, _) = gate.tree().scan_one_leaf(next, direction, passing, &mut visit)?;
     }
     Ok(one_leaf)
 }

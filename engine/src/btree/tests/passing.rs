@@ -1,0 +1,64 @@
+//! Walks over a tree larger than memory leave in memory what others want.
+
+use super::*;
+use crate::buffer::Passing;
+
+fn key(n: u64) -> Vec<u8> {
+    n.to_be_bytes().to_vec()
+}
+
+const ROWS: u64 = 40_000;
+const HOT: u64 = 40;
+/// Rows that lie in as many leaves.
+const HOT_STEP: u64 = 200;
+
+fn filled() -> (Arc<Env>, Arc<Tree>) {
+    let env = new_env(64 * PAGE_BYTES);
+    let tree = Tree::create(Arc::clone(&env), TREE).unwrap();
+    (0..ROWS).for_each(|n| put(&tree, &key(n), &[7; 100]));
+    assert!(env.pool.writeback_before(Lsn(u64::MAX), usize::MAX).unwrap());
+    (env, tree)
+}
+
+/// Reads rows that are wanted again and again; answers how many pages that had to read.
+fn want_hot_rows(env: &Env, tree: &Tree) -> u64 {
+    let before = env.pool.stats().misses;
+    (0..HOT).for_each(|n| assert!(get(tree, &key(n * HOT_STEP)).is_some()));
+    env.pool.stats().misses - before
+}
+
+fn walk(tree: &Tree, direction: Direction) -> u64 {
+    let (mut passing, mut seen) = (Passing::default(), 0);
+    let mut fence: Option<Vec<u8>> = None;
+    loop {
+        let from = fence.as_ref().map_or(Bound::Unbounded, |fence| direction.behind(fence));
+        let visit = &mut |_: &[u8], _: &[u8]| {
+            seen += 1;
+            ControlFlow::Continue(())
+        };
+        match tree.scan_one_leaf(from, direction, &mut passing, visit).unwrap().0 {
+            LeafEnd::Next(next) => fence = Some(next),
+            _ => return seen,
+        }
+    }
+}
+
+#[test]
+fn scans_and_checks_leave_wanted_leaves_in_memory() {
+    let (env, tree) = filled();
+    let walks: [(&str, &dyn Fn()); 3] = [
+        ("forward", &|| assert_eq!(walk(&tree, Direction::Forward), ROWS)),
+        ("backward", &|| assert_eq!(walk(&tree, Direction::Backward), ROWS)),
+        ("check", &|| assert_eq!(tree.check().unwrap().entries, ROWS)),
+    ];
+    for (name, walk) in walks {
+        want_hot_rows(&env, &tree);
+        assert!(want_hot_rows(&env, &tree) <= 4, "memory holds them");
+        let before = env.pool.stats();
+        walk();
+        let now = env.pool.stats();
+        assert!(now.misses - before.misses > 150, "{name} reads what memory does not hold");
+        let missed = want_hot_rows(&env, &tree);
+        assert!(missed <= 20, "{name} pushed out {missed} of {HOT} wanted leaves");
+    }
+}
