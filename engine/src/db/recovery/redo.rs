@@ -30,9 +30,12 @@ const BATCH_PAGES: usize = 32;
 const THREAD_PAGES: usize = if SIMULATED { 4 } else { 256 };
 /// Pages of one step in the background. Few in the simulator, so that much happens meanwhile.
 const STEP_PAGES: usize = if SIMULATED { 1 } else { 64 };
-/// Memory for changes that are left for later: this share of the pool, which is empty at first.
-const MEMORY_SHARE: u64 = 2;
+/// Memory for changes that are left for later: so many percent of the pool, which is empty at first.
+/// More than pages may owe later, because changes that images hold are among them.
+const MEMORY_PERCENT: u64 = 75;
 const MEMORY_MAX: u64 = 512 << 20;
+/// What images hold is forgotten as long as that leaves at most this share of the memory.
+const TRIMMED_PERCENT: usize = 90;
 /// While the engine opens, pages that cannot be read are tried again after so long.
 const RETRY_REST: Duration = Duration::from_millis(if cfg!(test) { 1 } else { 500 });
 /// Trees below it are those of the catalog.
@@ -51,7 +54,7 @@ pub(crate) struct RedoTail {
 
 impl RedoTail {
     pub fn new(redo_from: Lsn, pool_bytes: u64) -> RedoTail {
-        let memory_bytes = (pool_bytes / MEMORY_SHARE).min(MEMORY_MAX) as usize;
+        let memory_bytes = (pool_bytes / 100 * MEMORY_PERCENT).min(MEMORY_MAX) as usize;
         RedoTail { redo_from, changes: Tail::default(), memory_bytes, rest_from: None }
     }
 
@@ -84,7 +87,7 @@ impl RedoTail {
             return false;
         }
         changes.trim(image_of);
-        let has_room = changes.bytes() < self.memory_bytes / 4 * 3;
+        let has_room = changes.bytes() < self.memory_bytes / 100 * TRIMMED_PERCENT;
         if has_room {
             self.changes = std::mem::take(changes);
         }
