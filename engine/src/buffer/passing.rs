@@ -10,7 +10,7 @@ use crate::base::{PageId, Result};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// A scan is long when it has loaded more than this share of the frames.
-const LONG_SHARE: usize = 4;
+const LONG_SHARE: usize = 16;
 
 /// What one scan has loaded.
 #[derive(Default)]

@@ -473,7 +473,7 @@ fn a_long_scan_leaves_what_others_want_in_memory() {
     let pool = pool_with_hot_pages();
     scan(&pool, 101..=500, |_| ());
     let missed = want_hot_pages(&pool);
-    assert!(missed <= 16, "as many as the scan may load before it is long: {missed}");
+    assert!(missed <= 8, "as many as the scan may load before it is long, and some: {missed}");
     let stats = pool.stats();
     assert!(stats.passed > 300 && stats.frames <= 64 + 8, "{stats:?}");
     // A page that another thread wants meanwhile stays, and so does one that is in use.
