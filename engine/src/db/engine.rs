@@ -23,7 +23,7 @@ use crate::os::observe::{self, Wait};
 use crate::os::planted::{self, Bug};
 use crate::os::rank::Rank;
 use crate::os::sync::{now_ns, Mutex, Ranked, RwLock};
-use crate::os::Os;
+use crate::os::{Os, SIMULATED};
 use crate::store::Store;
 use crate::txn::{Context, Owner, Session, Sweep};
 use crate::wal::Wal;
@@ -38,12 +38,12 @@ const LOG_WAIT_MAX: Duration = Duration::from_secs(60);
 const WRITE_AHEAD_BYTES: u64 = 1 << 20;
 
 /// Transactions with delete marks, and share of the log's capacity from the oldest of them on,
-/// above which writers help the purge.
+/// above which writers wait for the purge.
 const PURGE_BACKLOG_MAX: usize = 10_000;
-/// From so many on writers help without waiting for each other: the leaves are still in memory.
-const PURGE_HELP_BACKLOG: usize = 128;
+/// From so many on writers help: the leaves are still in memory.
+const PURGE_HELP_BACKLOG: usize = if SIMULATED { 2 } else { 128 };
 const PURGE_LAG_PERCENT: u64 = 20;
-const PURGE_HELP_RECORDS: usize = 8;
+const PURGE_HELP_RECORDS: usize = if SIMULATED { 2 } else { 8 };
 
 pub struct Engine {
     pub(crate) config: Config,
@@ -179,21 +179,24 @@ impl Engine {
         self.wait_for_room(killed)
     }
 
-    /// Writers do a part of the purge, one at a time, when it falls behind: so its backlog and
-    /// the log that it holds back stay bounded.
+    /// Writers do a part of the purge when it falls behind, beside each other: so its backlog and the
+    /// log that it holds back stay bounded, and it finds the leaves in memory.
     fn help_purge(&self) {
-        let table = &self.ctx.table;
-        let lag = self.log_capacity() / 100 * PURGE_LAG_PERCENT;
-        let low = Lsn(self.wal.end().0.saturating_sub(lag));
-        let oldest = || table.oldest_snapshot_csn();
         if !self.config.background {
             return;
         }
+        let lag = self.log_capacity() / 100 * PURGE_LAG_PERCENT;
+        let low = Lsn(self.wal.end().0.saturating_sub(lag));
+        let oldest = || self.ctx.table.oldest_snapshot_csn();
+        let lags = |most| self.ctx.registry.purge_lags(low, most, oldest);
+        if !lags(PURGE_HELP_BACKLOG) {
+            return;
+        }
         // The purge's own thread meets the same failure and reports it: this statement is not at fault.
-        if self.ctx.registry.purge_lags(low, PURGE_BACKLOG_MAX, oldest) {
+        let found = self.ctx.purge_beside(PURGE_HELP_RECORDS);
+        if matches!(found, Ok(false)) && lags(PURGE_BACKLOG_MAX) {
+            // Others are at all of it, as at one transaction with many deletes: their pace counts.
             let _ = self.ctx.purge_step(PURGE_HELP_RECORDS);
-        } else if self.ctx.registry.purge_lags(low, PURGE_HELP_BACKLOG, oldest) {
-            let _ = self.ctx.purge_step_if_free(PURGE_HELP_RECORDS);
         }
     }
 

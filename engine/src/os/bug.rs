@@ -34,6 +34,8 @@ pub enum Bug {
     SweepIgnoresSnapshots,
     /// Purge believes that nobody needs the delete marks of committed transactions.
     PurgeIgnoresSnapshots,
+    /// A transaction at which another thread purges leaves the queue in place of the one that is done.
+    PurgePopsAnother,
     /// A transaction with deletes is not handed to the purge.
     LostDeleteMark,
     /// The horizon passes transactions that are rolled back but not reverted.
@@ -98,7 +100,7 @@ pub enum Bug {
 
 #[cfg(any(feature = "sim", feature = "planted"))]
 impl Bug {
-    pub const ALL: [Bug; 44] = [
+    pub const ALL: [Bug; 45] = [
         Bug::CommitWithoutFlush,
         Bug::LogWriteNotDurable,
         Bug::CheckpointWithoutStoreSync,
@@ -114,6 +116,7 @@ impl Bug {
         Bug::OwnLogTakenForMoved,
         Bug::SweepIgnoresSnapshots,
         Bug::PurgeIgnoresSnapshots,
+        Bug::PurgePopsAnother,
         Bug::LostDeleteMark,
         Bug::HorizonTooHigh,
         Bug::RedoPointTooHigh,

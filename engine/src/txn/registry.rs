@@ -12,6 +12,7 @@
 
 use crate::base::{Csn, Lsn, TreeId, TxnId};
 use crate::os::hash::{HashMap, HashSet};
+use crate::os::planted::{self, Bug};
 use crate::os::rank::Rank;
 use crate::os::sync::{Mutex, Ranked};
 use crate::os::SIMULATED;
@@ -22,7 +23,7 @@ use std::sync::{Arc, OnceLock};
 
 const NOT_PENDING: u64 = u64::MAX;
 /// The purge does not lag while so few transactions wait for it.
-const BACKLOG_SMALL: usize = 64;
+const BACKLOG_SMALL: usize = if SIMULATED { 2 } else { 64 };
 /// Committed transactions of less log are not remembered for the sake of older snapshots.
 const LARGE_BYTES: u64 = if SIMULATED { 8 << 10 } else { 256 << 10 };
 
@@ -146,6 +147,8 @@ pub struct PurgeItem {
 struct Purge {
     /// In order of commit.
     queue: VecDeque<PurgeItem>,
+    /// Those of them at which a thread is at work.
+    claimed: Vec<TxnId>,
     ids: HashSet<TxnId>,
     /// Large ones, in order of commit: older snapshots may read the versions that they replaced.
     large: VecDeque<(Csn, Arc<OpenTxn>)>,
@@ -247,23 +250,37 @@ impl Registry {
         self.backlog.store(queue.len(), Ordering::Relaxed);
     }
 
-    /// The oldest item, if every snapshot at or after `oldest` sees it. It stays in the queue
-    /// (and in checkpoints) until [`Registry::pop_purge`].
-    pub fn peek_purge(&self, oldest: Csn) -> Option<PurgeItem> {
-        self.purge.lock().queue.front().filter(|item| item.csn <= oldest).copied()
+    /// The oldest item at which nobody is at work, if every snapshot at or after `oldest` sees it. It
+    /// is the caller's until [`Registry::shorten_purge`] or [`Registry::pop_purge`], and stays in the
+    /// queue (and in checkpoints) until the latter.
+    pub fn claim_purge(&self, oldest: Csn) -> Option<PurgeItem> {
+        let Purge { queue, claimed, .. } = &mut *self.purge.lock();
+        let free = queue.iter().find(|item| !claimed.contains(&item.txn));
+        let item = *free.filter(|item| item.csn <= oldest)?;
+        claimed.push(item.txn);
+        Some(item)
     }
 
-    /// The oldest item is purged but for its records up to `last_lsn`.
+    /// The claimed item is purged but for its records up to `last_lsn`.
     pub fn shorten_purge(&self, txn: TxnId, last_lsn: Lsn) {
-        if let Some(item) = self.purge.lock().queue.front_mut().filter(|item| item.txn == txn) {
+        let Purge { queue, claimed, .. } = &mut *self.purge.lock();
+        claimed.retain(|&other| other != txn);
+        if let Some(item) = queue.iter_mut().find(|item| item.txn == txn) {
             item.last_lsn = last_lsn;
         }
     }
 
+    /// The claimed item is purged.
     pub fn pop_purge(&self, txn: TxnId) {
-        let Purge { queue, ids, .. } = &mut *self.purge.lock();
-        if queue.front().is_some_and(|item| item.txn == txn) {
-            queue.pop_front();
+        let Purge { queue, claimed, ids, .. } = &mut *self.purge.lock();
+        claimed.retain(|&other| other != txn);
+        // Near the front: those before it are claimed.
+        let popped = match planted::is(Bug::PurgePopsAnother) {
+            true => queue.front().map(|item| item.txn),
+            false => Some(txn),
+        };
+        if let Some(i) = queue.iter().position(|item| Some(item.txn) == popped) {
+            queue.remove(i);
             ids.remove(&txn);
         }
         self.backlog.store(queue.len(), Ordering::Relaxed);
@@ -331,6 +348,28 @@ mod tests {
         assert_eq!(registry.own_log_bytes(Csn(5)), LARGE_BYTES - 100);
         assert_eq!(registry.own_log_bytes(Csn(6)), 0, "every snapshot sees it");
         assert_eq!(registry.own_log_bytes(Csn(4)), 0, "it is forgotten");
+    }
+
+    #[test]
+    fn each_item_of_the_purge_has_one_thread_and_leaves_when_that_is_done() {
+        let registry = Registry::default();
+        let item =
+            |n| PurgeItem { txn: TxnId(n), csn: Csn(n), first_lsn: Lsn(n), last_lsn: Lsn(9) };
+        (1..=3).for_each(|n| registry.push_purge(item(n)));
+        let claim = || registry.claim_purge(Csn(2)).map(|item| item.txn.0);
+        assert_eq!([claim(), claim(), claim()], [Some(1), Some(2), None], "a snapshot sees 3 not");
+        registry.pop_purge(TxnId(2));
+        assert_eq!(registry.purge_items(), [item(1), item(3)], "checkpoints have it still");
+        assert_eq!(registry.oldest_purge_lsn(), Some(Lsn(1)));
+        registry.shorten_purge(TxnId(1), Lsn(5));
+        assert_eq!(registry.claim_purge(Csn(3)).map(|item| item.last_lsn), Some(Lsn(5)));
+        assert_eq!(registry.claim_purge(Csn(3)), Some(item(3)));
+        // The mover forgets items that are claimed, too.
+        registry.drop_purge_below(Lsn(6));
+        registry.pop_purge(TxnId(1));
+        assert!(!registry.awaits_purge(TxnId(1)) && registry.awaits_purge(TxnId(3)));
+        registry.pop_purge(TxnId(3));
+        assert_eq!((registry.purge_backlog(), registry.claim_purge(Csn(9))), (0, None));
     }
 
     #[test]

@@ -307,31 +307,37 @@ impl Context {
 
     /// Removes delete marks that every snapshot sees. Answers whether work is left for now.
     pub fn purge_step(&self, budget: usize) -> Result<bool> {
-        self.purge_with(&mut self.purging.lock(), budget)
+        Ok(self.purge_with(&mut self.purging.lock(), budget)? == 0)
     }
 
-    /// The same, if no one else is at it.
-    pub fn purge_step_if_free(&self, budget: usize) -> Result<()> {
-        match self.purging.try_lock() {
-            Some(mut ahead) => self.purge_with(&mut ahead, budget).map(drop),
-            None => Ok(()),
-        }
+    /// The same beside other threads. Answers whether it found work.
+    pub fn purge_beside(&self, budget: usize) -> Result<bool> {
+        let left = match self.purging.try_lock() {
+            Some(mut ahead) => self.purge_with(&mut ahead, budget)?,
+            None => self.purge_with(&mut ReadAhead::forward(), budget)?,
+        };
+        Ok(left < budget)
     }
 
-    fn purge_with(&self, ahead: &mut ReadAhead, budget: usize) -> Result<bool> {
+    /// Answers what is left of the budget: then nothing is left to do.
+    fn purge_with(&self, ahead: &mut ReadAhead, budget: usize) -> Result<usize> {
         let mut left = budget;
         while left > 0 {
             let oldest = match planted::is(Bug::PurgeIgnoresSnapshots) {
                 true => Csn(u64::MAX),
                 false => self.table.oldest_snapshot_csn(),
             };
-            let Some(item) = self.registry.peek_purge(oldest) else { return Ok(false) };
-            match self.purge_transaction(item, &mut left, ahead)? {
-                Lsn::ZERO => self.registry.pop_purge(item.txn),
-                rest => self.registry.shorten_purge(item.txn, rest),
+            let Some(item) = self.registry.claim_purge(oldest) else { break };
+            match self.purge_transaction(item, &mut left, ahead) {
+                Ok(Lsn::ZERO) => self.registry.pop_purge(item.txn),
+                Ok(rest) => self.registry.shorten_purge(item.txn, rest),
+                Err(error) => {
+                    self.registry.shorten_purge(item.txn, item.last_lsn);
+                    return Err(error);
+                }
             }
         }
-        Ok(true)
+        Ok(left)
     }
 
     /// Answers the last record that is left, if any.

@@ -59,7 +59,7 @@ pub struct Context {
     pub report_wait: Box<WaitReport>,
     /// Whether work that damage stops is put aside.
     pub put_aside: OnceLock<Box<PutAside>>,
-    /// One thread purges, one reverts, at a time; each keeps the log it has just read.
+    /// Of the threads that purge and revert: each keeps the log that it has just read.
     pub purging: Mutex<ReadAhead>,
     pub reverting: Mutex<ReadAhead>,
     /// The last step of the revert ended well and left work.

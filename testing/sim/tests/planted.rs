@@ -48,6 +48,10 @@ fn purge_ignores_snapshots() {
     is_found(Bug::PurgeIgnoresSnapshots);
 }
 
+fn purge_pops_another() {
+    is_found(Bug::PurgePopsAnother);
+}
+
 fn lost_delete_mark() {
     is_found(Bug::LostDeleteMark);
 }
@@ -202,6 +206,7 @@ fn main() {
         map_leaf_forgets_changes,
         superblock_not_synced,
         purge_ignores_snapshots,
+        purge_pops_another,
         lost_delete_mark,
         horizon_too_high,
         redo_point_too_high,

@@ -58,7 +58,7 @@ impl Host for StrictHost {
     fn lock_wait(&self, _waiter: u64, _holder: u64) {}
 }
 
-fn open(dir: &Path, host: &Arc<StrictHost>) -> Arc<Engine> {
+fn open(dir: &Path, host: &Arc<StrictHost>, background: bool) -> Arc<Engine> {
     let geometry = Geometry {
         log_segment_bytes: 512 << 10,
         log_cache_bytes: 512 << 10,
@@ -67,6 +67,7 @@ fn open(dir: &Path, host: &Arc<StrictHost>) -> Arc<Engine> {
     let give_up = Instant::now() + Duration::from_secs(5);
     loop {
         let mut config = Config::new(dir);
+        config.background = background;
         config.buffer_pool_bytes = 1 << 20;
         config.log_capacity_bytes = 4 << 20;
         let host = Arc::clone(host) as Arc<dyn Host>;
@@ -360,7 +361,7 @@ fn work_until_busy(engine: &Arc<Engine>, seed: u64) {
 fn stress(name: &str, seed: u64, shut_down: bool) {
     let scratch = Scratch::new(name);
     let host = Arc::new(StrictHost(AtomicU64::new(0)));
-    let engine = open(&scratch.0, &host);
+    let engine = open(&scratch.0, &host, true);
     fill(&engine);
     cross(&engine);
     work_until_busy(&engine, seed);
@@ -369,7 +370,7 @@ fn stress(name: &str, seed: u64, shut_down: bool) {
         engine.shutdown().unwrap();
     }
     drop(engine);
-    let engine = open(&scratch.0, &host);
+    let engine = open(&scratch.0, &host, true);
     assert_eq!(check(&engine), before, "the reopened engine holds something else");
     engine.shutdown().unwrap();
     assert_eq!(host.0.load(Ordering::Relaxed), 0, "background work failed");
@@ -383,4 +384,46 @@ fn threads_move_money_and_none_is_lost() {
 #[test]
 fn an_engine_dropped_without_shutdown_recovers_all_of_it() {
     stress("dropped", 100, false);
+}
+
+/// Marks of transactions that are longer than what a thread does at a time.
+#[test]
+fn threads_that_purge_beside_each_other_leave_no_mark() {
+    let scratch = Scratch::new("purge");
+    let engine = open(&scratch.0, &Arc::new(StrictHost(AtomicU64::new(0))), false);
+    fill(&engine);
+    let table = engine.table(TABLE).unwrap().unwrap();
+    let (mut old, mut trx) = (engine.begin(1), engine.begin(2));
+    old.open_snapshot();
+    for first in (0..ACCOUNTS).step_by(20) {
+        for id in first..first + 20 {
+            let account = Account { id, balance: START, filler: 100 };
+            account.with(|w| trx.delete(&table, w)).unwrap();
+        }
+        trx.commit(true).unwrap();
+    }
+    assert!(!engine.ctx.purge_beside(8).unwrap(), "a snapshot sees the rows");
+    assert_eq!(contents(&mut old, &table).0.len(), ACCOUNTS as usize);
+    old.commit(true).unwrap();
+    let backlog = || engine.ctx.registry.purge_backlog();
+    assert_eq!(backlog() as u32, ACCOUNTS / 20);
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                while backlog() > 0 {
+                    engine.ctx.purge_beside(8).unwrap();
+                }
+            });
+        }
+    });
+    for gate in &table.gates {
+        let mut marks = 0;
+        let visit = &mut |_: &[u8], _: &[u8]| {
+            marks += 1;
+            std::ops::ControlFlow::Continue(())
+        };
+        gate.tree().scan_leaf(Bound::Unbounded, Direction::Forward, visit).unwrap();
+        assert_eq!(marks, 0);
+    }
+    engine.shutdown().unwrap();
 }
