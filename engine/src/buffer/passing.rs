@@ -7,6 +7,7 @@
 use super::frame::ReadGuard;
 use super::pool::{Found, Pool};
 use crate::base::{PageId, Result};
+use crate::store::ReadAlong;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// A scan is long when it has loaded more than this share of the frames.
@@ -18,6 +19,7 @@ pub struct Passing {
     loaded: usize,
     /// The page on which it stands, if it has loaded it.
     own: Option<PageId>,
+    along: ReadAlong,
 }
 
 impl Passing {
@@ -34,7 +36,8 @@ impl Passing {
 impl Pool {
     /// As [`Pool::read`], of a page on which a scan stands.
     pub fn read_passing(&self, page: PageId, scan: &mut Passing) -> Result<ReadGuard> {
-        let (guard, loaded) = self.read_as(page, !self.is_long(scan))?;
+        let again = !self.is_long(scan);
+        let (guard, loaded) = self.read_as(page, again, Some(&mut scan.along))?;
         scan.note(page, loaded);
         Ok(guard)
     }

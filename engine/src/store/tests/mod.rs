@@ -1,5 +1,6 @@
 //! The room against a simple model: a map of pages, and what a crash may leave of it.
 
+mod along;
 mod backup;
 mod crash;
 mod faults;
