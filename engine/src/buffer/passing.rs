@@ -7,7 +7,6 @@
 use super::frame::ReadGuard;
 use super::pool::{Found, Pool};
 use crate::base::{PageId, Result};
-use crate::store::ReadAlong;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// A scan is long when it has loaded more than this share of the frames.
@@ -19,7 +18,6 @@ pub struct Passing {
     loaded: usize,
     /// The page on which it stands, if it has loaded it.
     own: Option<PageId>,
-    along: ReadAlong,
 }
 
 impl Passing {
@@ -36,8 +34,7 @@ impl Passing {
 impl Pool {
     /// As [`Pool::read`], of a page on which a scan stands.
     pub fn read_passing(&self, page: PageId, scan: &mut Passing) -> Result<ReadGuard> {
-        let again = !self.is_long(scan);
-        let (guard, loaded) = self.read_as(page, again, Some(&mut scan.along))?;
+        let (guard, loaded) = self.read_as(page, !self.is_long(scan))?;
         scan.note(page, loaded);
         Ok(guard)
     }

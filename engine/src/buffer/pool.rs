@@ -10,7 +10,7 @@ use crate::os::hash::HashMap;
 use crate::os::rank::Rank;
 use crate::os::sync::{condition, ArcRwLockWriteGuard, Condvar, Mutex, Ranked, RawRwLock, RwLock};
 use crate::os::{Slabs, SIMULATED};
-use crate::store::{Compression, ReadAlong, Store};
+use crate::store::{Compression, Store};
 use std::sync::atomic::{
     AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst,
 };
@@ -140,23 +140,17 @@ impl Pool {
 
     /// The page with a shared latch.
     pub fn read(&self, page: PageId) -> Result<ReadGuard> {
-        Ok(self.read_as(page, true, None)?.0)
+        Ok(self.read_as(page, true)?.0)
     }
 
-    /// Also answers whether this call has loaded it. `again`: it will be wanted again; `along`: one
-    /// of many that a scan reads.
-    pub(super) fn read_as(
-        &self,
-        page: PageId,
-        again: bool,
-        mut along: Option<&mut ReadAlong>,
-    ) -> Result<(ReadGuard, bool)> {
+    /// Also answers whether this call has loaded it. `again`: it will be wanted again.
+    pub(super) fn read_as(&self, page: PageId, again: bool) -> Result<(ReadGuard, bool)> {
         loop {
             match self.find_shared(page, again) {
                 Found::Guard(guard) => return Ok((guard, false)),
                 Found::Retry => {}
                 Found::Miss => {
-                    if let Some(guard) = self.load(page, along.as_deref_mut())? {
+                    if let Some(guard) = self.load(page)? {
                         guard.0.meta.referenced.store(again, Relaxed);
                         return Ok((guard.downgrade(), true));
                     }
@@ -172,7 +166,7 @@ impl Pool {
                 Found::Guard(guard) => return Ok(guard),
                 Found::Retry => {}
                 Found::Miss => {
-                    if let Some(guard) = self.load(page, None)? {
+                    if let Some(guard) = self.load(page)? {
                         return Ok(guard);
                     }
                 }
@@ -362,7 +356,7 @@ impl Pool {
     }
 
     /// Reads a page into a new frame. None: another thread was faster, look again.
-    fn load(&self, page: PageId, along: Option<&mut ReadAlong>) -> Result<Option<WriteGuard>> {
+    fn load(&self, page: PageId) -> Result<Option<WriteGuard>> {
         if page == PageId::ZERO {
             return Err(Error::corrupt("reference to page zero", "buffer"));
         }
@@ -370,7 +364,7 @@ impl Pool {
             return Ok(None);
         };
         self.counters.misses.fetch_add(1, Relaxed);
-        match self.fill(&mut guard, along) {
+        match self.fill(&mut guard) {
             Ok(()) => Ok(Some(guard)),
             Err(e) => {
                 self.drop_failed(guard.0);
@@ -379,15 +373,10 @@ impl Pool {
         }
     }
 
-    fn fill(&self, guard: &mut WriteGuard, along: Option<&mut ReadAlong>) -> Result<()> {
+    fn fill(&self, guard: &mut WriteGuard) -> Result<()> {
         let page = guard.page();
         self.check_not_bad(page)?;
-        let out = &mut guard.0.bytes[..];
-        let read = match along {
-            Some(along) => self.store.read_along(page, out, along),
-            None => self.store.read(page, out),
-        };
-        match read? {
+        match self.store.read(page, &mut guard.0.bytes[..])? {
             Some(info) => {
                 self.check_read(page, &guard.0.bytes[..])?;
                 guard.set_tree(info.tree);

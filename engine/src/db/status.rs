@@ -74,7 +74,6 @@ impl Engine {
             ("superblock_bytes", store.superblock_bytes),
             ("page_reads", store.reads),
             ("page_read_bytes", store.read_bytes),
-            ("page_reads_along", store.along_reads),
             ("page_reads_corrupt", store.corrupt_reads),
             ("store_pages", store.pages),
             ("store_map_bytes", store.map_memory_bytes),

@@ -10,7 +10,6 @@ pub struct Counters {
     pub map_bytes: AtomicU64,
     pub superblock_bytes: AtomicU64,
     pub reads: AtomicU64,
-    pub along_reads: AtomicU64,
     pub checkpoints: AtomicU64,
     pub corrupt_reads: AtomicU64,
     pub map_leaf_reads: AtomicU64,

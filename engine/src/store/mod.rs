@@ -40,7 +40,6 @@
 //!
 //! Files: `superblock`, `pages`, `map-<generation>`, `mapchanges-<generation>`.
 
-mod along;
 mod backup;
 mod blocks;
 mod checkpoint;
@@ -76,7 +75,6 @@ mod victim;
 mod written;
 
 pub use crate::base::compress::Compression;
-pub use along::ReadAlong;
 pub use backup::{FilePart, PinnedStore};
 pub use engine::Store;
 pub use entry::PAGE_ID_MAX;

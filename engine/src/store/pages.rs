@@ -224,15 +224,6 @@ impl PagesFile {
         })
     }
 
-    /// Reads from a block's begin on, as much as the file has; answers how many bytes.
-    pub fn read_up_to(&self, out: &mut [u8], from: u64) -> Result<usize> {
-        let left = self.file.len()?.saturating_sub(from);
-        let bytes = left.min(out.len() as u64) as usize / BLOCK_BYTES * BLOCK_BYTES;
-        self.file.read_at(&mut out[..bytes], from)?;
-        self.read_bytes.fetch_add(bytes as u64, Relaxed);
-        Ok(bytes)
-    }
-
     fn copy_from_memory(&self, place: u64, len: usize, out: &mut [u8]) -> bool {
         for (start, stream) in self.open_start.iter().zip(&self.streams) {
             let start = start.load(Acquire);

@@ -22,8 +22,6 @@ pub struct StoreStats {
     pub reads: u64,
     /// Bytes read from the file for them.
     pub read_bytes: u64,
-    /// Of `reads`, those that a scan took from what it had read ahead.
-    pub along_reads: u64,
     /// Reads served by records not yet handed to the OS.
     pub memory_reads: u64,
     pub corrupt_reads: u64,
@@ -76,7 +74,6 @@ impl Store {
             checkpoints: get(&self.counters.checkpoints),
             reads: get(&self.counters.reads),
             read_bytes: get(&self.pages.read_bytes),
-            along_reads: get(&self.counters.along_reads),
             memory_reads: get(&self.pages.memory_reads),
             corrupt_reads: get(&self.counters.corrupt_reads),
             map_memory_bytes,

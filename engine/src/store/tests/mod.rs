@@ -1,6 +1,5 @@
 //! The room against a simple model: a map of pages, and what a crash may leave of it.
 
-mod along;
 mod backup;
 mod crash;
 mod faults;
