@@ -65,6 +65,8 @@ pub struct AbiConfig {
     pub space_amplification_pct: u32,
     pub encrypts: u32,
     pub encryption_key_id: u32,
+    pub rotate_key_age: u32,
+    pub reserved: u32,
 }
 
 #[repr(C)]

@@ -118,6 +118,7 @@ pub fn start(config: &AbiConfig, data_dir: PathBuf, log_dir: Option<PathBuf>) ->
             keys: Arc::new(Server),
             writes_under: (config.encrypts != 0).then_some(config.encryption_key_id),
         }),
+        rotate_key_age: config.rotate_key_age,
         background: true,
     };
     let engine = Engine::open(WatchedOs::new(), config, Arc::new(Host))?;

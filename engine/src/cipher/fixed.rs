@@ -4,14 +4,16 @@ use super::Keys;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
-/// Every key, up to a newest version: no secret.
+/// Every key, from an oldest to a newest version: no secret.
 pub struct FixedKeys {
     pub newest: AtomicU64,
+    /// Older ones were thrown away.
+    pub oldest: AtomicU64,
 }
 
 impl FixedKeys {
     pub fn new(newest: u32) -> Arc<FixedKeys> {
-        Arc::new(FixedKeys { newest: AtomicU64::new(u64::from(newest)) })
+        Arc::new(FixedKeys { newest: AtomicU64::new(u64::from(newest)), oldest: AtomicU64::new(0) })
     }
 }
 
@@ -24,7 +26,9 @@ impl Keys for FixedKeys {
     }
 
     fn key(&self, id: u32, version: u32) -> Option<Vec<u8>> {
-        let known = u64::from(version) <= self.newest.load(Ordering::Relaxed);
-        known.then(|| [id.to_le_bytes(), version.to_le_bytes()].concat().repeat(2))
+        let known = self.oldest.load(Ordering::Relaxed)..=self.newest.load(Ordering::Relaxed);
+        known
+            .contains(&u64::from(version))
+            .then(|| [id.to_le_bytes(), version.to_le_bytes()].concat().repeat(2))
     }
 }

@@ -19,6 +19,7 @@
 
 #[cfg(any(test, feature = "sim"))]
 mod fixed;
+mod oldest;
 #[cfg(test)]
 mod tests;
 
@@ -38,6 +39,7 @@ use std::sync::Arc;
 
 #[cfg(any(test, feature = "sim"))]
 pub use fixed::FixedKeys;
+pub use oldest::Oldest;
 
 /// In front of every encrypted unit.
 pub const ENVELOPE_BYTES: usize = 48;
@@ -125,6 +127,11 @@ impl Cipher {
     /// Whether new units are encrypted.
     pub fn encrypts(&self) -> bool {
         self.writes_under.is_some()
+    }
+
+    /// The id of the key that new units are encrypted under; `None`: they stay plain.
+    pub fn writes_under(&self) -> Option<u32> {
+        self.writes_under
     }
 
     /// Goes on with the newest version of the key. If that is not to be had the last one stays.

@@ -52,7 +52,7 @@ const MAP_BYTES_MIN: u64 = 16 << 20;
 pub struct Encryption {
     pub keys: Arc<dyn Keys>,
     /// The key that everything is written under from now on; `None`: it is written plain. What is
-    /// there stays as it is until it is written anew.
+    /// there stays as it is until it is written anew ([`Config::rotate_key_age`]).
     pub writes_under: Option<u32>,
 }
 
@@ -82,6 +82,9 @@ pub struct Config {
     pub space_percent: u64,
     /// Without keys a directory that is encrypted is refused.
     pub encryption: Option<Encryption>,
+    /// Pages that are so many versions of the key behind, or more, are written anew in the background, and so
+    /// are those that are plain though they should not be, or encrypted; 0: none are.
+    pub rotate_key_age: u32,
     /// Start the background threads. Without them the owner calls [`super::Engine::step`].
     pub background: bool,
 }
@@ -99,6 +102,7 @@ impl Config {
             log_compression: LogCompression::Auto,
             space_percent: SPACE_PERCENT,
             encryption: None,
+            rotate_key_age: 1,
             background: true,
         }
     }

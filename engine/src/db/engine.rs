@@ -5,6 +5,7 @@ use super::callbacks::Killed;
 use super::checkpoints::{CheckpointState, Checkpoints};
 use super::config::{Config, FlushAtCommit, Host, LogCompression};
 use super::lease::{Lease, Purpose};
+use super::log_keys::LogKeys;
 use super::log_shares::LogShares;
 use super::long_counters::LongCounters;
 use super::pace::Point;
@@ -70,6 +71,7 @@ pub struct Engine {
     pub(crate) lease: Lease,
     pub(crate) long_values: LongCounters,
     pub(crate) log_shares: LogShares,
+    pub(crate) log_keys: LogKeys,
     /// Of copies, in trees that were built at once.
     pub(crate) loaded_rows: AtomicU64,
     /// What the error log was told already.
@@ -94,6 +96,7 @@ pub(crate) struct Parts {
     pub next_tree: u32,
     pub next_table: u64,
     pub checkpoint: CheckpointState,
+    pub log_keys: LogKeys,
     pub binlog: Arc<Binlog>,
     pub lock: Box<dyn Send + Sync>,
 }
@@ -136,6 +139,7 @@ impl Engine {
             lease: Lease::default(),
             long_values: LongCounters::default(),
             log_shares: LogShares::default(),
+            log_keys: parts.log_keys,
             loaded_rows: AtomicU64::new(0),
             reported_damage: Mutex::ranked(Rank::ReportedDamage, HashSet::default()),
             _lock: parts.lock,
@@ -325,6 +329,16 @@ impl Engine {
     pub fn set_space_percent(&self, percent: u64) {
         self.store.set_space_percent(percent);
         self.wake_background();
+    }
+
+    /// See [`Config::rotate_key_age`](super::Config).
+    pub fn set_rotate_key_age(&self, versions: u32) {
+        self.settings.set_rotate_key_age(versions);
+        self.wake_background();
+    }
+
+    pub(crate) fn rotate_key_age(&self) -> u32 {
+        self.settings.rotate_key_age()
     }
 
     pub(crate) fn wake_background(&self) {

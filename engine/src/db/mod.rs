@@ -32,6 +32,7 @@ mod ddl;
 mod engine;
 pub mod inspect;
 mod lease;
+mod log_keys;
 mod log_shares;
 mod long_counters;
 mod pace;

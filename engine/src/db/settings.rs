@@ -2,7 +2,7 @@
 
 use super::config::{Config, FlushAtCommit, LogCompression};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicU8};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicU8};
 
 pub(crate) struct Settings {
     log_capacity_bytes: AtomicU64,
@@ -12,6 +12,7 @@ pub(crate) struct Settings {
     has_news: AtomicBool,
     /// Whether frames gathered their changes when the log was told last.
     gathers: AtomicBool,
+    rotate_key_age: AtomicU32,
 }
 
 impl Settings {
@@ -22,6 +23,7 @@ impl Settings {
             log_compression: AtomicU8::new(config.log_compression as u8),
             has_news: AtomicBool::new(false),
             gathers: AtomicBool::new(false),
+            rotate_key_age: AtomicU32::new(config.rotate_key_age),
         }
     }
 
@@ -31,6 +33,14 @@ impl Settings {
 
     pub fn set_log_capacity_bytes(&self, bytes: u64) {
         self.log_capacity_bytes.store(bytes, Relaxed);
+    }
+
+    pub fn rotate_key_age(&self) -> u32 {
+        self.rotate_key_age.load(Relaxed)
+    }
+
+    pub fn set_rotate_key_age(&self, versions: u32) {
+        self.rotate_key_age.store(versions, Relaxed);
     }
 
     pub fn flush_at_commit(&self) -> FlushAtCommit {

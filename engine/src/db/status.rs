@@ -14,6 +14,7 @@ impl Engine {
     pub fn status(&self) -> Vec<(&'static str, u64)> {
         let mut out = self.log_status();
         out.extend(self.store_status());
+        out.extend(self.key_status());
         out.extend(self.transaction_status());
         out.extend(self.binlog.status());
         out
@@ -142,6 +143,7 @@ impl Engine {
         let sections = [
             ("LOG", self.log_status()),
             ("STORE AND BUFFER POOL", self.store_status()),
+            ("ENCRYPTION", self.key_status()),
             ("TRANSACTIONS AND LOCKS", self.transaction_status()),
             ("BINARY LOG", self.binlog.status()),
         ];

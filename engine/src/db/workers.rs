@@ -19,6 +19,8 @@ pub(crate) struct Workers {
     pub log_bell: Arc<Bell>,
     pub log_rung_at: AtomicU64,
     pub last_log_flush_ns: AtomicU64,
+    /// When the rotation of keys may go on.
+    pub rotation_due_ns: AtomicU64,
 }
 
 impl Default for Workers {
@@ -32,6 +34,7 @@ impl Default for Workers {
             log_bell: Arc::default(),
             log_rung_at: AtomicU64::new(0),
             last_log_flush_ns: AtomicU64::new(0),
+            rotation_due_ns: AtomicU64::new(0),
         }
     }
 }

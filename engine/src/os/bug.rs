@@ -96,6 +96,8 @@ pub enum Bug {
     KeptValueDeleted,
     /// The image of a page is written as it is, though encryption is on.
     ImageNotEncrypted,
+    /// A key counts as not needed once no page is under it, before a checkpoint has named their new places.
+    KeyGivenUpEarly,
 }
 
 #[cfg(any(feature = "sim", feature = "planted"))]
@@ -146,5 +148,6 @@ impl Bug {
         Bug::IncrementByLsn,
         Bug::KeptValueDeleted,
         Bug::ImageNotEncrypted,
+        Bug::KeyGivenUpEarly,
     ];
 }

@@ -91,6 +91,8 @@ ranks! {
     // Looked at for a moment; the order is that of the few that are held for another.
     /// `db`: which part of the written log is whose.
     LogShares,
+    /// `db`: under which keys the log is.
+    LogKeys,
     /// `db`: the open tables.
     Tables,
     Sessions,

@@ -14,8 +14,9 @@ use super::engine::{encrypt_note, proof, remove_obsolete, Store};
 use super::mapfile::{self, ChangeLog};
 use super::snapshot::{write_snapshot, Failure, WrittenSnapshot};
 use super::state::Capture;
-use super::superblock::Superblock;
+use super::superblock::{Claim, Superblock};
 use crate::base::{Error, Lsn, Result, BLOCK_BYTES};
+use crate::cipher::Oldest;
 use crate::os::planted::{self, Bug};
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -60,6 +61,12 @@ impl Store {
                 return Err(error);
             }
         };
+        let claimed = sb.claim.oldest_of_pages(self.under());
+        {
+            // From here on a start may find this one.
+            let mut state = self.state.write();
+            state.durable_oldest = state.durable_oldest.min(claimed);
+        }
         let first = 1 - cp.newest;
         if let Err(error) = self.write_slot(&cp, sb, first) {
             self.state.write().restore(&capture);
@@ -81,7 +88,11 @@ impl Store {
         if !planted::is(Bug::StoreSegmentFreedEarly) {
             self.state.write().segments.release(&capture.releasable, self.epochs.now());
         }
-        self.state.write().segments.take_up();
+        {
+            let mut state = self.state.write();
+            state.segments.take_up();
+            state.durable_oldest = claimed;
+        }
         if !capture.releasable.is_empty() {
             self.full.store(false, Relaxed);
         }
@@ -151,6 +162,7 @@ impl Store {
         let note = encrypt_note(cipher, self.seed, note)?;
         let mut sb = cp.current;
         sb.proof = proof(cipher, sb.proof)?;
+        sb.claim = self.claim_of(capture);
         sb.generation += 1;
         sb.max_page = capture.max_page.0;
         let log = new_map.map_or(&cp.changes, |new| &new.changes);
@@ -169,6 +181,16 @@ impl Store {
         }
         assert!(sb.changes_end > sb.last_batch_at);
         Ok((sb, changes))
+    }
+
+    /// If there are no pages the newest version is enough for them.
+    fn claim_of(&self, capture: &Capture) -> Claim {
+        let pages = match capture.oldest {
+            Oldest::Version(version) => Some(version),
+            Oldest::None => Some(self.newest_version()),
+            Oldest::Foreign | Oldest::Unknown => None,
+        };
+        Claim { key: self.under().unwrap_or(0), pages, log: capture.log_claim }
     }
 
     /// Writes a new snapshot if the change log is long. The leaves are copied one after the

@@ -15,6 +15,8 @@ pub struct Counters {
     pub map_leaf_reads: AtomicU64,
     pub map_leaf_faults: AtomicU64,
     pub returned_bytes: AtomicU64,
+    pub rewritten_pages: AtomicU64,
+    pub rewritten_bytes: AtomicU64,
 }
 
 pub fn add(counter: &AtomicU64, n: u64) {

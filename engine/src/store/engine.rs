@@ -14,7 +14,7 @@ use super::segments::RESERVED_SEGMENTS;
 use super::snapshot::{write_snapshot, Failure, MapSnapshot};
 use super::state::State;
 use super::sums::Sums;
-use super::superblock::{self, Superblock, SLOTS};
+use super::superblock::{self, Claim, Superblock, SLOTS};
 use super::victim::Collector;
 use super::written::{Cause, WrittenPages};
 use super::{PageWrite, StoreOptions};
@@ -26,7 +26,7 @@ use crate::os::sync::{Mutex, Ranked, RwLock};
 use crate::os::{File, OpenMode, Os};
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::Arc;
 
 /// What the map knows about a page that was read.
@@ -45,6 +45,10 @@ pub struct Store {
     pub(super) pages: PagesFile,
     pub(super) state: RwLock<State>,
     pub(super) epochs: Epochs,
+    /// Threads that pack records, each under a key that was the newest after it began.
+    pub(super) packing: Epochs,
+    /// No record comes that is under an older version of the key.
+    pub(super) settled_key: AtomicU32,
     pub(super) checkpointer: Mutex<Checkpointer>,
     pub(super) collector: Mutex<Collector>,
     /// Held while the pages file grows or is cut.
@@ -133,7 +137,8 @@ impl Store {
         let slots = os.open(&superblock_path(&dir), direct)?;
         let found = superblock::read(&*slots)?;
         let (newest, sb) = found.newest_of(&*slots)?;
-        if let Some(proof) = &sb.proof {
+        // Else a log that needs keys is missed when it is read.
+        if let Some(proof) = sb.proof.as_ref().filter(|_| !sb.claim.needs_no_key()) {
             cipher::check_proof_with(options.cipher.as_deref(), proof)?;
         }
         check_segment_bytes(sb.segment_bytes)?;
@@ -141,7 +146,8 @@ impl Store {
         let note = decrypt_note(options.cipher.as_deref(), &sb, note)?;
         let file = os.open(&pages_path(&dir), direct)?;
         let count = check_loaded(&mut map, &sums, &sb, &*file)?;
-        let mut state = State::load(map, sums, sb.segment_bytes, count);
+        let under = options.cipher.as_ref().and_then(|cipher| cipher.writes_under());
+        let mut state = State::load(map, sums, sb.segment_bytes, count, (sb.claim, under));
         state.max_page = PageId(sb.max_page);
 
         // Both slots must name what is kept before anything may be reused.
@@ -157,6 +163,8 @@ impl Store {
             pages: PagesFile::new(file, sb.segment_bytes),
             state: RwLock::ranked(Rank::StoreState, state),
             epochs: Epochs::default(),
+            packing: Epochs::default(),
+            settled_key: AtomicU32::new(0),
             checkpointer: Mutex::ranked(
                 Rank::StoreCheckpointer,
                 Checkpointer::new(slots, newest, sb, changes),
@@ -175,6 +183,7 @@ impl Store {
             os,
             dir,
         };
+        store.settled_key.store(store.newest_version(), Ordering::Relaxed);
         Ok((Arc::new(store), note))
     }
 
@@ -239,6 +248,7 @@ impl Store {
     /// because their leaf of the map cannot be read.
     pub fn write(&self, cause: Cause, pages: &[PageWrite<'_>]) -> Result<Vec<(PageId, Error)>> {
         self.check_poison()?;
+        let _packing = self.packing.enter();
         let mut records = Vec::with_capacity(pages.len());
         for write in pages {
             if write.page.0 > PAGE_ID_MAX {
@@ -430,6 +440,7 @@ fn write_empty_store(os: &dyn Os, options: &StoreOptions, seed: u32) -> Result<S
         changes_chain: changes.chain(),
         last_batch_at: changes.last_batch_at(),
         proof: proof(options.cipher.as_deref(), None)?,
+        claim: Claim::default(),
     })
 }
 

@@ -34,14 +34,14 @@ impl Store {
                 collector.victim = Some(self.load_victim(life)?);
             }
             let Some(victim) = &mut collector.victim else { break };
-            moved_bytes += self.move_some(victim, budget_bytes - moved_bytes)?;
+            moved_bytes += self.move_some(victim, budget_bytes - moved_bytes, false)?;
         }
         self.refresh_debt();
         Ok(moved_bytes)
     }
 
     /// Others may free the segment meanwhile, and cut the file: then nothing in it is live.
-    fn load_victim(&self, life: Life) -> Result<Victim> {
+    pub(super) fn load_victim(&self, life: Life) -> Result<Victim> {
         // Its last chunk may still wait in memory.
         self.write_tail()?;
         let start = self.state.read().segments.start(life.segment);
@@ -146,8 +146,14 @@ impl Store {
         found
     }
 
-    /// Moves records of the victim; answers the bytes that arrived.
-    fn move_some(&self, victim: &mut Victim, budget_bytes: u64) -> Result<u64> {
+    /// Moves records of the victim, as this life writes them; answers the bytes that arrived. If not
+    /// `must_open`, one whose key is missing is moved as it is: nothing is lost by that.
+    pub(super) fn move_some(
+        &self,
+        victim: &mut Victim,
+        budget_bytes: u64,
+        must_open: bool,
+    ) -> Result<u64> {
         let (mut records, mut entries) = (Vec::new(), Vec::new());
         let mut packed_bytes = 0;
         for &(page, entry) in victim.live.iter().rev().take(MOVED_RECORDS_MAX) {
@@ -177,18 +183,19 @@ impl Store {
             still_live
         });
         drop(state);
-        if let Some(cipher) = self.cipher.as_deref().filter(|cipher| cipher.encrypts()) {
+        if let Some(cipher) = self.cipher.as_deref() {
             for record in &mut records {
-                // One whose key is missing is moved as it is: nothing is lost by that.
-                if let Ok(Some(bytes)) = record::renewed(self.seed, &record.bytes, cipher) {
-                    record.bytes = bytes;
+                match record::renewed(self.seed, &record.bytes, cipher) {
+                    Ok(Some(bytes)) => record.bytes = bytes,
+                    Err(error) if must_open => return Err(error),
+                    Ok(None) | Err(_) => {}
                 }
             }
         }
         let moved_bytes = Cell::new(0);
         let done = self.append(Cause::Gc, &records, &|state, i, place| {
-            let (page, old) = entries[i];
-            if state.swap(page, old, records[i].entry_at(place)) {
+            let (_, old) = entries[i];
+            if state.swap(old, &records[i], place) {
                 moved_bytes.set(moved_bytes.get() + old.record_bytes() as u64);
             }
         });

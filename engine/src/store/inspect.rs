@@ -93,7 +93,8 @@ pub struct StoreFiles {
 fn proof_of(os: &dyn Os, dir: &Path) -> Option<[u8; cipher::ENVELOPE_BYTES]> {
     let direct = OpenMode { create: false, direct: true };
     let file = os.open(&superblock_path(dir), direct).ok()?;
-    superblock::read(&*file).ok()?.newest?.1.proof
+    let sb = superblock::read(&*file).ok()?.newest?.1;
+    sb.proof.filter(|_| !sb.claim.needs_no_key())
 }
 
 /// Paths that belong to a store of map generation `generation`.

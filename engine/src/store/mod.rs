@@ -34,6 +34,8 @@
 //!     reuse. Nothing is written to a segment that this life has not reserved.
 //! 12. While a backup is pinned, no segment that its checkpoint named is reused, punched or cut off, and its
 //!     map files stay (`backup.rs`).
+//! 13. A segment knows the oldest key of its live records, at the least. A key counts as not needed when a
+//!     checkpoint has named the places of the pages that were under it anew, not when they have moved.
 //!
 //! Lock order: checkpointer or collector, then growth, then one stream, then state or tail. The
 //! writing lock is taken with none of stream, state and tail held.
@@ -62,6 +64,7 @@ mod mapfile;
 mod pages;
 mod policy;
 mod record;
+mod rotate;
 mod segments;
 mod snapshot;
 mod space;

@@ -18,7 +18,7 @@ use crate::base::checksum::checksum;
 use crate::base::codec::Reader;
 use crate::base::compress::{compress, decompress, CODEC_LZ4, CODEC_RAW, CODEC_ZSTD};
 use crate::base::{Error, Lsn, PageId, Result, TreeId, PAGE_BYTES};
-use crate::cipher::{self, Cipher, ENVELOPE_BYTES};
+use crate::cipher::{self, Cipher, KeyName, ENVELOPE_BYTES};
 use crate::os::planted::{self, Bug};
 use std::borrow::Cow;
 
@@ -45,6 +45,11 @@ impl Packed {
         let check = &self.bytes[4..8];
         let check = u32::from_le_bytes([check[0], check[1], check[2], check[3]]);
         MapEntry::new(place, self.bytes.len(), self.lsn, self.tree, check)
+    }
+
+    /// The key that it is encrypted under.
+    pub fn key(&self) -> Option<KeyName> {
+        key_of(&self.bytes)
     }
 }
 
@@ -176,25 +181,33 @@ pub fn unpack(
     }
 }
 
-/// A verified record under the newest key; `None` if it is so already.
+/// The key that a whole record is encrypted under; `None`: it is plain.
+pub fn key_of(record: &[u8]) -> Option<KeyName> {
+    let (head, payload) = record.split_at_checked(HEADER_BYTES)?;
+    let envelope = payload.first_chunk()?;
+    (head[0] == KIND_ENCRYPTED).then(|| cipher::name_of(envelope))
+}
+
+/// A verified record as this life writes: under the newest key, or plain; `None` if it is so already.
 pub fn renewed(seed: u32, record: &[u8], cipher: &Cipher) -> Result<Option<Vec<u8>>> {
-    let (head, payload) = record.split_at(HEADER_BYTES.min(record.len()));
-    let payload = match (head.first(), payload.first_chunk()) {
-        (Some(&KIND_ENCRYPTED), Some(envelope))
-            if cipher.newest() == Some(cipher::name_of(envelope)) =>
-        {
-            return Ok(None)
-        }
-        (Some(&KIND_ENCRYPTED), _) => Cow::from(cipher.decrypt(&context_of(record), payload)?),
-        _ => Cow::from(payload),
+    let key = key_of(record);
+    if key == cipher.newest() {
+        return Ok(None);
+    }
+    let (head, payload) = record.split_at(HEADER_BYTES);
+    let payload = match key {
+        Some(_) => Cow::from(cipher.decrypt(&context_of(record), payload)?),
+        None => Cow::from(payload),
     };
     let mut bytes = head.to_vec();
-    bytes.resize(HEADER_BYTES + ENVELOPE_BYTES, 0);
+    bytes.resize(HEADER_BYTES + cipher.newest().map_or(0, |_| ENVELOPE_BYTES), 0);
     bytes.extend_from_slice(&payload);
-    bytes[0] = KIND_ENCRYPTED;
+    bytes[0] = if cipher.encrypts() { KIND_ENCRYPTED } else { KIND_IMAGE };
     let payload_bytes = (bytes.len() - HEADER_BYTES) as u16;
     bytes[2..4].copy_from_slice(&payload_bytes.to_le_bytes());
-    cipher.encrypt(&context_of(&bytes), &mut bytes[HEADER_BYTES..])?;
+    if cipher.encrypts() {
+        cipher.encrypt(&context_of(&bytes), &mut bytes[HEADER_BYTES..])?;
+    }
     let check = check_of(seed, &bytes);
     bytes[4..8].copy_from_slice(&check.to_le_bytes());
     Ok(Some(bytes))

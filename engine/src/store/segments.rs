@@ -13,6 +13,7 @@
 
 use super::epoch::Epochs;
 use super::free::{FreeSegments, Room};
+use crate::cipher::Oldest;
 use crate::os::planted::{self, Bug};
 use std::collections::BTreeMap;
 use std::ops::{Add as _, Sub as _};
@@ -51,6 +52,8 @@ struct Segment {
     /// Bytes of all records that were ever published in it; the rest is padding, which GC would
     /// only pad again. Unknown, so taken for the whole segment, if an earlier life wrote it.
     packed_bytes: u64,
+    /// Of its live records, at the least: a newer one may be true.
+    oldest: Oldest,
     /// Its live bytes changed since a checkpoint took them.
     changed: bool,
     /// Its blocks were reserved in this life. (Those of an earlier life are, too, unless somebody
@@ -66,6 +69,7 @@ impl Segment {
             usage,
             live_bytes: 0,
             packed_bytes: 0,
+            oldest: Oldest::None,
             changed: false,
             is_reserved: false,
             pinned: false,
@@ -150,7 +154,13 @@ pub struct SegmentTable {
 impl SegmentTable {
     /// The table of a file of `count` segments: what holds live bytes is closed, all others are
     /// free. Nobody knows any more which of those an earlier life gave back.
-    pub fn load(segment_bytes: u64, count: usize, live: &BTreeMap<usize, u64>) -> SegmentTable {
+    /// `oldest`: of all of them together.
+    pub fn load(
+        segment_bytes: u64,
+        count: usize,
+        live: &BTreeMap<usize, u64>,
+        oldest: Oldest,
+    ) -> SegmentTable {
         let mut table = SegmentTable {
             segment_bytes,
             segments: Vec::with_capacity(count),
@@ -169,7 +179,8 @@ impl SegmentTable {
             let used = live_bytes > 0;
             let usage = if used { Use::Closed { at: 0, aside: Aside::No } } else { Use::Free };
             let packed_bytes = if used { segment_bytes } else { 0 };
-            table.push(Segment { live_bytes, packed_bytes, ..Segment::new(usage) });
+            let oldest = if used { oldest } else { Oldest::None };
+            table.push(Segment { live_bytes, packed_bytes, oldest, ..Segment::new(usage) });
             if !used {
                 table.free.insert(segment, 0, room);
             }
@@ -310,12 +321,13 @@ impl SegmentTable {
         });
     }
 
-    pub fn add_live(&mut self, place: u64, bytes: usize) {
+    pub fn add_live(&mut self, place: u64, bytes: usize, oldest: Oldest) {
         let (segment, segment_bytes) = (self.of(place), self.segment_bytes);
         self.change(segment, |entry| {
             assert!(!matches!(entry.usage, Use::Free | Use::Held), "a record in a free segment");
             entry.live_bytes += bytes as u64;
             entry.packed_bytes += bytes as u64;
+            entry.oldest = entry.oldest.min(oldest);
             assert!(entry.packed_bytes <= segment_bytes);
         });
         self.mark_changed([&segment]);
@@ -367,6 +379,7 @@ impl SegmentTable {
                 assert_eq!(entry.live_bytes, 0, "nothing is ever added to a closed segment");
                 entry.usage = if entry.pinned { Use::Held } else { Use::Free };
                 entry.packed_bytes = 0;
+                entry.oldest = Oldest::None;
                 (!entry.pinned).then(|| entry.room())
             });
             if let Some(room) = room {
@@ -458,6 +471,49 @@ impl SegmentTable {
         })
         .max_by(|a, b| a.1.total_cmp(&b.1))
         .map(|(life, _)| life)
+    }
+
+    fn with_live(&self) -> impl Iterator<Item = &Segment> {
+        self.segments.iter().filter(|entry| entry.live_bytes > 0)
+    }
+
+    /// Of all live records.
+    pub fn oldest(&self) -> Oldest {
+        self.with_live().map(|entry| entry.oldest).min().unwrap_or_default()
+    }
+
+    /// Of those of one segment.
+    pub fn oldest_in(&self, segment: usize) -> Oldest {
+        self.segments[segment].oldest
+    }
+
+    /// Live bytes of segments with a record that is older than `least`; and of those that nobody has
+    /// looked at.
+    pub fn older_bytes(&self, least: Oldest) -> (u64, u64) {
+        let sum = |least: Oldest| {
+            let older = self.with_live().filter(|entry| entry.oldest < least);
+            older.map(|entry| entry.live_bytes).sum()
+        };
+        (sum(least), sum(Oldest::Foreign))
+    }
+
+    /// A closed segment that may have a live record that is older than `least`.
+    pub fn with_older(&self, least: Oldest) -> Option<Life> {
+        self.segments.iter().enumerate().find_map(|(segment, entry)| match entry.usage {
+            Use::Closed { at, aside: Aside::No }
+                if entry.live_bytes > 0 && entry.oldest < least =>
+            {
+                Some(Life { segment, closed_at: at })
+            }
+            _ => None,
+        })
+    }
+
+    /// Somebody has looked at all live records of a segment that is still what it was.
+    pub fn looked_at(&mut self, life: Life, oldest: Oldest) {
+        if self.live_bytes(life).is_some() {
+            self.segments[life.segment].oldest = oldest;
+        }
     }
 
     pub fn totals(&self) -> SegmentTotals {

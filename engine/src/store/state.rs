@@ -5,8 +5,10 @@ use super::map::{Lookup, PageMap};
 use super::record::Packed;
 use super::segments::SegmentTable;
 use super::sums::{Sums, TreeUse};
+use super::superblock::Claim;
 use super::written::{Cause, WrittenPages};
 use crate::base::{Lsn, PageId, TreeId};
+use crate::cipher::Oldest;
 use crate::os::hash::{HashMap, HashSet};
 
 pub struct State {
@@ -26,6 +28,13 @@ pub struct State {
     /// Highest LSN that any entry ever named.
     pub max_lsn: Lsn,
     pub written: WrittenPages,
+    /// The key that new records are encrypted under.
+    under: Option<u32>,
+    /// What the last checkpoint says of the keys of its pages; while another one writes its superblocks, the
+    /// older of both.
+    pub durable_oldest: Oldest,
+    /// What the next one is to say of the log: see [`Claim::log`].
+    pub log_claim: Option<(u32, Lsn)>,
 }
 
 /// What a checkpoint makes durable: the map as it was at one moment, as changes.
@@ -36,14 +45,25 @@ pub struct Capture {
     /// Segments that the captured map does not name.
     pub releasable: Vec<usize>,
     pub max_page: PageId,
+    /// Of the keys of the records that the captured map names.
+    pub oldest: Oldest,
+    pub log_claim: Option<(u32, Lsn)>,
 }
 
 impl State {
     /// The state of a map that was loaded, with its sums and the number of segments in the file.
-    pub fn load(map: PageMap, sums: Sums, segment_bytes: u64, segments: usize) -> State {
+    /// `under`: the key that this life encrypts under.
+    pub fn load(
+        map: PageMap,
+        sums: Sums,
+        segment_bytes: u64,
+        segments: usize,
+        (claim, under): (Claim, Option<u32>),
+    ) -> State {
+        let oldest = claim.oldest_of_pages(under);
         State {
             map,
-            segments: SegmentTable::load(segment_bytes, segments, &sums.segments),
+            segments: SegmentTable::load(segment_bytes, segments, &sums.segments, oldest),
             pages: sums.pages(),
             trees: sums.trees.into_iter().collect(),
             changed_trees: HashSet::default(),
@@ -52,13 +72,16 @@ impl State {
             max_page: PageId::ZERO,
             max_lsn: sums.max_lsn,
             written: WrittenPages::default(),
+            under,
+            durable_oldest: oldest,
+            log_claim: claim.log.filter(|_| claim.key == under.unwrap_or(0)),
         }
     }
 
-    /// Counts a page in and out; the map and the sums say the same.
-    fn account(&mut self, old: MapEntry, new: MapEntry) {
+    /// Counts a page in, as a record of `oldest`, and out; the map and the sums say the same.
+    fn account(&mut self, old: MapEntry, new: MapEntry, oldest: Oldest) {
         if !new.is_none() {
-            self.segments.add_live(new.place(), new.record_bytes());
+            self.segments.add_live(new.place(), new.record_bytes(), oldest);
             let tree = self.trees.entry(new.tree()).or_default();
             tree.pages += 1;
             tree.stored_bytes += new.record_bytes() as u64;
@@ -98,18 +121,24 @@ impl State {
         }
         let entry = record.entry_at(place);
         let old = self.map.set(record.page, entry);
-        self.account(old, entry);
+        self.account(old, entry, Oldest::of(record.key(), self.under));
         self.max_page = self.max_page.max(record.page);
         self.max_lsn = self.max_lsn.max(record.lsn);
     }
 
-    /// The record of a page was copied to `new`; nothing happens if the page has moved on.
-    pub fn swap(&mut self, page: PageId, old: MapEntry, new: MapEntry) -> bool {
-        if !self.is_at(page, old) {
+    /// Of the keys that a start needs for pages, after this checkpoint or the next one.
+    pub fn oldest_needed(&self) -> Oldest {
+        self.durable_oldest.min(self.segments.oldest())
+    }
+
+    /// The record of a page was copied to `place`; nothing happens if the page has moved on.
+    pub fn swap(&mut self, old: MapEntry, record: &Packed, place: u64) -> bool {
+        if !self.is_at(record.page, old) {
             return false;
         }
-        self.map.set(page, new);
-        self.account(old, new);
+        let new = record.entry_at(place);
+        self.map.set(record.page, new);
+        self.account(old, new, Oldest::of(record.key(), self.under));
         true
     }
 
@@ -122,7 +151,7 @@ impl State {
     pub fn free(&mut self, page: PageId) {
         if matches!(self.map.get(page), Lookup::Known(Some(_))) {
             let old = self.map.set(page, MapEntry::NONE);
-            self.account(old, MapEntry::NONE);
+            self.account(old, MapEntry::NONE, Oldest::None);
         }
     }
 
@@ -147,6 +176,8 @@ impl State {
             sums,
             releasable: self.segments.releasable(),
             max_page: self.max_page,
+            oldest: self.segments.oldest(),
+            log_claim: self.log_claim,
         }
     }
 

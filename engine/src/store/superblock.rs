@@ -9,8 +9,8 @@
 
 use crate::base::checksum::checksum;
 use crate::base::codec::{put_u32, put_u64, Reader};
-use crate::base::{formats, Error, Result, BLOCK_BYTES};
-use crate::cipher::ENVELOPE_BYTES;
+use crate::base::{formats, Error, Lsn, Result, BLOCK_BYTES};
+use crate::cipher::{Oldest, ENVELOPE_BYTES};
 use crate::os::planted::{self, Bug};
 use crate::os::{AlignedBuf, File};
 
@@ -48,6 +48,71 @@ pub struct Superblock {
     pub last_batch_at: u64,
     /// Shows whether keys are the right ones, and that the directory may hold encrypted bytes.
     pub proof: Option<[u8; ENVELOPE_BYTES]>,
+    pub claim: Claim,
+}
+
+/// Which versions of a key are enough for all that the superblock names. A thing that is not claimed is not known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Claim {
+    /// The id of the key; 0: plain bytes.
+    pub key: u32,
+    /// No record that the map names is under an older version, another key, or otherwise than `key` says.
+    pub pages: Option<u32>,
+    /// The same of the log from this position on, as it was then.
+    pub log: Option<(u32, Lsn)>,
+}
+
+const CLAIMS_PAGES: u8 = 1;
+const CLAIMS_LOG: u8 = 2;
+
+impl Claim {
+    /// Of a directory that was never encrypted.
+    const PLAIN: Claim = Claim { key: 0, pages: Some(0), log: Some((0, Lsn(0))) };
+
+    /// Nothing is needed to read pages, and the log from the position on that is named.
+    pub fn needs_no_key(&self) -> bool {
+        self.key == 0 && self.pages.is_some() && self.log.is_some()
+    }
+
+    /// Of the pages, for an engine that writes under the key `under` or plain.
+    pub fn oldest_of_pages(&self, under: Option<u32>) -> Oldest {
+        self.oldest(self.pages, under)
+    }
+
+    /// Of the log, and from where on.
+    pub fn oldest_of_log(&self, under: Option<u32>) -> Option<(Oldest, Lsn)> {
+        let (version, from) = self.log?;
+        Some((self.oldest(Some(version), under), from))
+    }
+
+    fn oldest(&self, version: Option<u32>, under: Option<u32>) -> Oldest {
+        match version {
+            None => Oldest::Unknown,
+            Some(version) if self.key == under.unwrap_or(0) => Oldest::Version(version),
+            Some(_) => Oldest::Foreign,
+        }
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        let pages = if self.pages.is_some() { CLAIMS_PAGES } else { 0 };
+        let log = if self.log.is_some() { CLAIMS_LOG } else { 0 };
+        let (log_version, log_from) = self.log.unwrap_or_default();
+        out.push(pages | log);
+        put_u32(out, self.key);
+        put_u32(out, self.pages.unwrap_or(0));
+        put_u32(out, log_version);
+        put_u64(out, log_from.0);
+    }
+
+    fn decode(r: &mut Reader<'_>) -> Result<Claim> {
+        let flags = r.u8()?;
+        let (key, pages, log) = (r.u32()?, r.u32()?, (r.u32()?, Lsn(r.u64()?)));
+        Ok(Claim {
+            key,
+            pages: (flags & CLAIMS_PAGES != 0).then_some(pages),
+            log: (flags & CLAIMS_LOG != 0).then_some(log),
+        })
+    }
 }
 
 impl Superblock {
@@ -67,6 +132,7 @@ impl Superblock {
         let format = match &self.proof {
             Some(proof) => {
                 body.extend_from_slice(proof);
+                self.claim.encode(&mut body);
                 formats::ENCRYPTED
             }
             None => formats::CURRENT,
@@ -83,7 +149,7 @@ impl Superblock {
 
     fn decode(version: u32, body: &[u8]) -> Result<Superblock> {
         let mut r = Reader::new(body, "superblock");
-        Ok(Superblock {
+        let mut sb = Superblock {
             generation: r.u64()?,
             seed: r.u32()?,
             segment_bytes: r.u64()?,
@@ -95,11 +161,14 @@ impl Superblock {
             changes_end: r.u64()?,
             changes_chain: r.u32()?,
             last_batch_at: r.u64()?,
-            proof: match version == formats::ENCRYPTED.store {
-                true => r.take(ENVELOPE_BYTES)?.first_chunk().copied(),
-                false => None,
-            },
-        })
+            proof: None,
+            claim: Claim::PLAIN,
+        };
+        if version == formats::ENCRYPTED.store {
+            sb.proof = r.take(ENVELOPE_BYTES)?.first_chunk().copied();
+            sb.claim = Claim::decode(&mut r)?;
+        }
+        Ok(sb)
     }
 
     pub fn write(&self, file: &dyn File, slot: usize) -> Result<()> {

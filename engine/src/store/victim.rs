@@ -8,6 +8,10 @@ use crate::os::AlignedBuf;
 #[derive(Default)]
 pub struct Collector {
     pub(super) victim: Option<Victim>,
+    /// Of the rotation of keys.
+    pub(super) rotating: Option<Victim>,
+    /// The version of the key that is in use, and the epoch of packing in which that was seen first.
+    pub(super) key_seen: (u32, u64),
 }
 
 pub(super) struct Victim {

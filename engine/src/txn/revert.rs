@@ -59,8 +59,14 @@ impl Context {
     }
 
     fn decode_version(&self, lsn: Lsn, read: Result<Record>) -> Result<VersionRecord> {
+        let is_gone = match &read {
+            Err(Error::NotRetained) => true,
+            // Segments keep more of the log than anybody needs; its key may have been thrown away.
+            Err(Error::Refused(_)) => lsn < self.old.moved_to(),
+            _ => false,
+        };
         let record = match read {
-            Err(Error::NotRetained) => {
+            Err(_) if is_gone => {
                 return self.old.read(lsn)?.ok_or(Error::NotRetained);
             }
             other => other?,

@@ -13,7 +13,7 @@ use super::waiter::Waiter;
 use super::{Appended, WalOptions};
 use crate::base::compress::Compression;
 use crate::base::{Error, Lsn, Result};
-use crate::cipher::Cipher;
+use crate::cipher::{Cipher, Oldest};
 use crate::os::planted::{self, Bug};
 use crate::os::rank::Rank;
 use crate::os::sync::{Mutex, Ranked};
@@ -48,6 +48,7 @@ pub struct Wal {
     pub(super) incarnation: u64,
     pub(super) ring: Ring,
     pub(super) segments: Segments,
+    tail_keys: (Oldest, Lsn),
     pub(super) election: Mutex<Election<Arc<Waiter>>>,
     pub(super) io: Mutex<Io>,
     pub(super) durable: AtomicU64,
@@ -79,7 +80,8 @@ impl Wal {
         let segments =
             Segments::new(Arc::clone(&os), options.dir.clone(), segment_bytes, 0, [file].into())
                 .with_cipher(options.cipher.clone());
-        Ok(Wal::assemble(os, options, control, segments))
+        let tail_keys = (Oldest::None, Lsn(STREAM_START));
+        Ok(Wal::assemble(os, options, control, segments, tail_keys))
     }
 
     pub(super) fn assemble(
@@ -87,6 +89,7 @@ impl Wal {
         options: WalOptions,
         control: Control,
         segments: Segments,
+        tail_keys: (Oldest, Lsn),
     ) -> Arc<Wal> {
         let chunk_bytes = (options.cache_bytes / 8).clamp(2 * BLOCK, CHUNK_BYTES_MAX);
         let geometry = RingSizes {
@@ -106,6 +109,7 @@ impl Wal {
             incarnation: control.incarnation,
             ring: Ring::new(control.start, geometry),
             segments,
+            tail_keys,
             election: Mutex::ranked(Rank::LogElection, Election::default()),
             io: Mutex::ranked(Rank::LogIo, Io { unsynced: Vec::new(), packer }),
             durable: AtomicU64::new(control.start),
@@ -113,6 +117,11 @@ impl Wal {
             poisoned: AtomicBool::new(false),
             cause: Mutex::ranked(Rank::LogCause, String::new()),
         })
+    }
+
+    /// The oldest key that the start has read the log with, and from where on.
+    pub fn tail_keys(&self) -> (Oldest, Lsn) {
+        self.tail_keys
     }
 
     /// Appends one record. Never waits for I/O or room and never fails, so it may be called under

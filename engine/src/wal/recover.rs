@@ -16,6 +16,7 @@ use super::scanner::Scanner;
 use super::segments::{place_of, segment_number, segment_path, Segments};
 use super::{WalAnchor, WalOptions};
 use crate::base::{Error, Result};
+use crate::cipher::Oldest;
 use crate::os::{AlignedBuf, File, OpenMode, Os};
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
@@ -45,7 +46,7 @@ impl Wal {
             Segments::new(Arc::clone(&os), options.dir.clone(), segment_bytes, first, run)
                 .with_cipher(options.cipher.clone());
 
-        let end = follow_chain(&segments, &control, from, visit)
+        let (end, oldest) = follow_chain(&segments, &control, from, visit)
             .map_err(|error| segments.at_place(from, error))?;
         let known_durable = anchor.durable.0.max(control.start);
         if end < known_durable {
@@ -68,7 +69,8 @@ impl Wal {
         let encrypted = control.encrypted || encrypts(&options).is_some();
         let control = Control { incarnation, start: end, encrypted, ..control };
         write_control(&*control_file, &control)?;
-        Ok(Wal::assemble(os, options, control, segments))
+        let tail_keys = (oldest, anchor.scan_from);
+        Ok(Wal::assemble(os, options, control, segments, tail_keys))
     }
 }
 
@@ -221,10 +223,11 @@ fn follow_chain(
     control: &Control,
     from: u64,
     visit: Visit<'_>,
-) -> Result<u64> {
+) -> Result<(u64, Oldest)> {
     let mut scanner = Scanner::new(segments, segments.end());
-    let Some(mut at) = scanner.find_batch(from)? else { return Ok(from) };
-    let mut incarnation = 0;
+    let Some(mut at) = scanner.find_batch(from)? else { return Ok((from, Oldest::None)) };
+    let under = segments.cipher.as_ref().and_then(|cipher| cipher.writes_under());
+    let (mut incarnation, mut oldest) = (0, Oldest::None);
     while let Some(header) = scanner.batch(at)? {
         if !is_in_order(control, &header, incarnation) {
             break;
@@ -232,13 +235,14 @@ fn follow_chain(
         incarnation = header.incarnation;
         segments.note(&header);
         visit_records(&header, scanner.bytes(&header)?, from, u64::MAX, visit)?;
+        oldest = oldest.min(Oldest::of(scanner.key(&header)?, under));
         at = header.next();
     }
     if at < from {
         // The batch around the start is not in order.
         return Err(Error::corrupt("no valid batch", format!("log position {from}")));
     }
-    Ok(at)
+    Ok((at, oldest))
 }
 
 /// Segments come into being one after the other, each with a durable name before the next. So one

@@ -1,8 +1,11 @@
 //! Batches in the files, in order, through a window.
 
-use super::format::{block_down, block_up, corrupt, unpack, BatchHeader, BLOCK, STREAM_START};
+use super::format::{
+    block_down, block_up, corrupt, unpack, BatchHeader, BATCH_HEADER_BYTES, BLOCK, STREAM_START,
+};
 use super::segments::Segments;
 use crate::base::Result;
+use crate::cipher::{self, KeyName};
 use crate::os::AlignedBuf;
 
 /// Read at a time by a scan.
@@ -88,6 +91,15 @@ impl<'a> Scanner<'a> {
         unpack(header, packed, self.stored(header)?, cipher.as_deref(), &mut unpacked)?;
         self.unpacked = unpacked;
         Ok(&self.unpacked)
+    }
+
+    /// The key that a batch found before is encrypted under.
+    pub fn key(&mut self, header: &BatchHeader) -> Result<Option<KeyName>> {
+        if !header.packed.is_some_and(|packed| packed.is_encrypted) {
+            return Ok(None);
+        }
+        let form = self.stored(header)?.get(BATCH_HEADER_BYTES as usize..).unwrap_or_default();
+        Ok(form.first_chunk().map(cipher::name_of))
     }
 
     fn stored(&mut self, header: &BatchHeader) -> Result<&[u8]> {

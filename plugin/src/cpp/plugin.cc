@@ -16,6 +16,7 @@ static ulong log_compression;
 static ulong space_amplification_pct;
 static my_bool encrypts_all;
 static ulong encryption_key_id;
+static ulong rotate_key_age;
 
 static const char *compression_names[]= {"none", "lz4", "zstd", NullS};
 static TYPELIB compression_typelib= {3, "compression", compression_names, nullptr};
@@ -51,6 +52,12 @@ static void update_space_amplification(THD *, st_mysql_sys_var *, void *to, cons
 {
   *static_cast<ulong *>(to)= *static_cast<const ulong *>(value);
   sluice_set_space_amplification(uint32_t(space_amplification_pct));
+}
+
+static void update_rotate_key_age(THD *, st_mysql_sys_var *, void *to, const void *value)
+{
+  *static_cast<ulong *>(to)= *static_cast<const ulong *>(value);
+  sluice_set_rotate_key_age(uint32_t(rotate_key_age));
 }
 
 static MYSQL_SYSVAR_ULONGLONG(buffer_pool_size, buffer_pool_size, PLUGIN_VAR_RQCMDARG,
@@ -96,13 +103,21 @@ static MYSQL_SYSVAR_ULONG(space_amplification_pct, space_amplification_pct, PLUG
 
 static MYSQL_SYSVAR_BOOL(encrypt, encrypts_all, PLUGIN_VAR_OPCMDARG | PLUGIN_VAR_READONLY,
     "Encrypt the pages, the log and the temporary files of Sluice, of all tables, with a key of the "
-    "server's key management. What is there already stays as it is until it is written anew",
+    "server's key management. What is there already is written anew in the background: see "
+    "sluice_encryption_rotate_key_age",
     nullptr, nullptr, 0);
 
 static MYSQL_SYSVAR_ULONG(encryption_key_id, encryption_key_id,
     PLUGIN_VAR_RQCMDARG | PLUGIN_VAR_READONLY,
     "The key of the server's key management that sluice_encrypt encrypts with",
     nullptr, nullptr, 1, 1, UINT_MAX32, 0);
+
+static MYSQL_SYSVAR_ULONG(encryption_rotate_key_age, rotate_key_age, PLUGIN_VAR_RQCMDARG,
+    "Write pages anew in the background that are under a key so many versions old, or older, as "
+    "innodb_encryption_rotate_key_age; and those that are plain though sluice_encrypt is ON, or "
+    "encrypted though it is OFF. 0: leave all as they are. Status variables Sluice_encryption_% "
+    "say what is left",
+    nullptr, update_rotate_key_age, 1, 0, UINT_MAX32, 0);
 
 static my_bool stats_auto_recalc;
 static ulonglong stats_sample_pages;
@@ -215,6 +230,7 @@ st_mysql_sys_var *sluice_plugin_variables[]= {
     MYSQL_SYSVAR(lock_wait_timeout), MYSQL_SYSVAR(compression),
     MYSQL_SYSVAR(log_compression), MYSQL_SYSVAR(space_amplification_pct),
     MYSQL_SYSVAR(encrypt),         MYSQL_SYSVAR(encryption_key_id),
+    MYSQL_SYSVAR(encryption_rotate_key_age),
     MYSQL_SYSVAR(allow_backup_stage), MYSQL_SYSVAR(hot_backup),
     MYSQL_SYSVAR(stats_auto_recalc), MYSQL_SYSVAR(stats_sample_pages),
     nullptr,
@@ -281,6 +297,7 @@ int sluice_plugin_start(void *hton)
   config.space_amplification_pct= uint32_t(space_amplification_pct);
   config.encrypts= encrypts_all;
   config.encryption_key_id= uint32_t(encryption_key_id);
+  config.rotate_key_age= uint32_t(rotate_key_age);
   sluice_fill_hton(static_cast<handlerton *>(hton));
   sluice_psi_register();
   if (!sluice_start(&config, &sluice_host_of_server))

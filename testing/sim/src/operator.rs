@@ -8,14 +8,19 @@ use crate::row::{spec, Row};
 use crate::session::{Flow, PowerOff};
 use crate::world::{Life, TABLES};
 use sluice_engine::base::{Error, Result};
-use sluice_engine::db::{take_ddl_ends, AlteredIndex, Cursor, Direction, Engine, ReadMode, Wanted};
+use sluice_engine::db::{
+    take_ddl_ends, AlteredIndex, Cursor, Direction, Engine, FixedKeys, ReadMode, Wanted,
+};
 use sluice_engine::os::sim::{SimRng, Trouble};
 use sluice_engine::os::sync::sleep;
 use std::ops::Bound;
+use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::Duration;
 
 pub const SESSION_OF_DDL: u64 = 98;
+/// So often a look at the keys makes a new version.
+const NEW_KEY_PERCENT: u64 = 10;
 /// So many times a table's end is tried while others use it.
 const TRIES_MAX: u64 = 50;
 
@@ -265,6 +270,23 @@ pub fn look_after(engine: &Engine, rng: &mut SimRng) -> Result<()> {
         0 => engine.checkpoint_now(),
         1..=4 => engine.checkpoint_map_now(),
         _ => engine.collect_garbage(1 << 18).map(|_| ()),
+    }
+}
+
+/// Keys get new versions while the engine is at work, and old ones go when it says that it needs them no more.
+pub fn keep_keys(life: &Arc<Life>, keys: &FixedKeys, seed: u64) {
+    let mut rng = SimRng::new(seed);
+    while life.goes_on() {
+        if rng.chance(NEW_KEY_PERCENT) {
+            keys.newest.fetch_add(1, Ordering::Relaxed);
+        }
+        let status = life.engine.status();
+        let oldest = status.iter().find(|(name, _)| *name == "encryption_oldest_key_version");
+        let oldest = oldest.map_or(0, |value| value.1);
+        if oldest > keys.oldest.fetch_max(oldest, Ordering::Relaxed) && rng.chance(50) {
+            life.cut_power_after(rng.below(4));
+        }
+        sleep(Duration::from_micros(rng.below(20_000)));
     }
 }
 

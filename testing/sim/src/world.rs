@@ -241,7 +241,7 @@ impl World {
     fn encryption(&self) -> Option<Encryption> {
         let keys = self.keys.as_ref()?;
         let opened = self.opened.replace(self.opened.get() + 1);
-        keys.newest.store(1 + opened / 3, Ordering::Relaxed);
+        keys.newest.fetch_max(1 + opened / 3, Ordering::Relaxed);
         let is_on = opened % PLAIN_EVERY != PLAIN_EVERY - 1;
         self.is_hidden.set(self.is_hidden.get() && is_on);
         let keys = Arc::clone(keys) as Arc<dyn Keys>;
@@ -482,10 +482,12 @@ impl World {
             &mut self.backups.lock().unwrap_or_else(PoisonError::into_inner).of_life,
         );
         let (geometry, ids) = (self.geometry(), self.limits.habits.ids);
+        // A backup needs the keys of its time.
+        let newest = |keys: &Arc<FixedKeys>| keys.newest.load(Ordering::Relaxed) as u32;
+        let all_keys = self.keys.as_ref().map(|keys| FixedKeys::new(newest(keys)));
         let Some(rng) = &mut self.backup_rng else { return };
-        let keys = self.keys.clone();
         let all: Vec<_> =
-            made.iter().map(|backup| backup.found(geometry, ids, &keys, rng)).collect();
+            made.iter().map(|backup| backup.found(geometry, ids, &all_keys, rng)).collect();
         all.iter().for_each(|found| self.model().copied(&found.rows, &found.prepared, found.end));
     }
 
@@ -568,6 +570,10 @@ impl World {
             let body = move || backup::back_up_again_and_again(&life, &made, seed);
             start("backup".into(), Box::new(body));
         }
+        if let Some(keys) = &self.keys {
+            let (life, keys, seed) = (Arc::clone(life), Arc::clone(keys), self.rng.next_u64());
+            start("keys".into(), Box::new(move || operator::keep_keys(&life, &keys, seed)));
+        }
         threads.into_iter().for_each(|thread| thread.join());
         life.is_over.store(true, Ordering::Relaxed);
     }
@@ -606,6 +612,9 @@ impl World {
     }
 }
 
+/// 1: the keys before the newest must be kept.
+const OLD_KEYS: &str = "encryption_old_keys_needed";
+
 /// What the engine still has to do.
 fn owed(engine: &Engine, marks_stay: bool) -> Option<String> {
     let unknown = engine.unknown_trees();
@@ -618,7 +627,10 @@ fn owed(engine: &Engine, marks_stay: bool) -> Option<String> {
             return Some(format!("{marks} delete marks in {name}"));
         }
     }
-    let names = ["revert_backlog", "purge_backlog", "transactions_open"];
-    let found = engine.status().into_iter().find(|(name, n)| names.contains(name) && *n > 0);
-    found.map(|(name, n)| format!("{name} is {n}"))
+    let names = ["revert_backlog", "purge_backlog", "transactions_open", OLD_KEYS];
+    // A damaged page keeps its segment.
+    let counts =
+        |name: &str| names.contains(&name) && (name != OLD_KEYS || engine.given_up_pages() == 0);
+    let found = engine.status().into_iter().find(|(name, n)| counts(name) && *n > 0);
+    found.map(|(name, n)| format!("{name} is {n}:\n{}", engine.status_text()))
 }

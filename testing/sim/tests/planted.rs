@@ -196,6 +196,10 @@ fn image_not_encrypted() {
     is_found(Bug::ImageNotEncrypted);
 }
 
+fn key_given_up_early() {
+    is_found(Bug::KeyGivenUpEarly);
+}
+
 fn main() {
     runner::run(tests![
         commit_without_flush,
@@ -243,5 +247,6 @@ fn main() {
         increment_by_lsn,
         kept_value_deleted,
         image_not_encrypted,
+        key_given_up_early,
     ])
 }

@@ -8,11 +8,12 @@ use crate::binlog::{Binlog, BinlogRecovery};
 use crate::btree::{Env, Tree};
 use crate::buffer::{Pool, PoolOptions};
 use crate::catalog::{Catalog, TableDef, CATALOG_TREE, FIRST_USER_TREE};
-use crate::cipher::Cipher;
+use crate::cipher::{Cipher, Oldest};
 use crate::db::checkpoints::CheckpointState;
 use crate::db::config::{Config, Encryption, Host, Level};
 use crate::db::ddl::sorter;
 use crate::db::engine::{Engine, Parts};
+use crate::db::log_keys::LogKeys;
 use crate::db::tables::{Counters, HiddenKey, Table};
 use crate::db::unreadable::Unreadable;
 use crate::os::hash::{HashMap, HashSet};
@@ -251,6 +252,8 @@ impl Opening {
         let catalog = Catalog::new(ctx.trees.add(catalog_tree));
         let binlog = Binlog::new(Arc::clone(&self.os), Arc::clone(&rooms.wal), start.binlog);
         let old_versions_root = old_versions.root();
+        let now = (Oldest::Version(rooms.store.refresh_key()), rooms.wal.end());
+        let log_keys = LogKeys::new(rooms.store.log_claim(), rooms.wal.tail_keys(), now);
         ctx.old.open(ctx.trees.add(old_versions), start.checkpoint.moved_to);
         let engine = Engine::new(Parts {
             config: self.config,
@@ -267,6 +270,7 @@ impl Opening {
             next_tree: start.next_tree,
             next_table: start.next_table,
             checkpoint: start.checkpoint,
+            log_keys,
             binlog,
             lock: self.lock,
         });
@@ -312,6 +316,7 @@ impl Opening {
         let begin_ns = self.os.now_ns();
         let note = CheckpointNote::decode(note)?;
         let mut analysis = Analysis::new(&note)?;
+        store.check_keys_of_log(note.needs_from())?;
         let anchor = WalAnchor { scan_from: note.scan_from, durable: note.durable };
         let options = wal_options(&self.config, self.geometry, &self.cipher);
         let mut tail = RedoTail::new(note.redo_from, self.config.buffer_pool_bytes);

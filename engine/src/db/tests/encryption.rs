@@ -20,6 +20,11 @@ fn under(keys: &Arc<FixedKeys>, id: Option<u32>) -> Option<Encryption> {
 }
 
 fn open(os: &Arc<SimOs>, encryption: Option<Encryption>) -> Result<Arc<Engine>> {
+    open_with_age(os, encryption, 0)
+}
+
+/// Pages are written anew that are so many versions behind.
+fn open_with_age(os: &Arc<SimOs>, encryption: Option<Encryption>, age: u32) -> Result<Arc<Engine>> {
     let mut config = Config::new(DATA);
     config.background = false;
     config.buffer_pool_bytes = 1 << 20;
@@ -27,6 +32,7 @@ fn open(os: &Arc<SimOs>, encryption: Option<Encryption>) -> Result<Arc<Engine>> 
     config.compression = Compression::None;
     config.log_compression = LogCompression::None;
     config.encryption = encryption;
+    config.rotate_key_age = age;
     Engine::open_with(Arc::clone(os) as Arc<dyn Os>, config, geometry(), Arc::new(NoHost))
 }
 
@@ -217,4 +223,213 @@ fn tools_need_the_keys() {
     assert!(matches!(settled(None), Err(Error::Refused(_))));
     let done = settled(under(&keys, Some(1))).unwrap();
     assert_eq!(done, (vec![TABLES[0].to_owned()], Vec::new()));
+}
+
+fn value(engine: &Engine, name: &str) -> u64 {
+    let name = format!("encryption_{name}");
+    engine.status().into_iter().find(|value| value.0 == name).unwrap().1
+}
+
+/// One after the other, as often as the background looks for work.
+fn steps(os: &SimOs, engine: &Engine, count: u32) {
+    for _ in 0..count {
+        engine.step().unwrap();
+        os.advance_ns(100_000_000);
+    }
+}
+
+/// Steps until no old key is needed.
+fn rest(os: &SimOs, engine: &Engine) {
+    for _ in 0..3000 {
+        steps(os, engine, 1);
+        if value(engine, "old_keys_needed") == 0 {
+            return;
+        }
+    }
+    panic!("old keys stay needed: {}", engine.status_text());
+}
+
+fn crashed(os: &Arc<SimOs>) -> Arc<SimOs> {
+    machine_with(&read_files(os))
+}
+
+#[test]
+fn pages_under_an_old_key_are_written_anew_until_it_may_go() {
+    let keys = FixedKeys::new(1);
+    let os = killed(|| under(&keys, Some(1)));
+    let engine = open_with_age(&os, under(&keys, Some(1)), 1).unwrap();
+    end_prepared(&engine);
+    rest(&os, &engine);
+    assert_eq!(value(&engine, "rewritten_pages"), 0, "none is old yet");
+    keys.newest.store(2, Ordering::Relaxed);
+    assert_eq!(engine.store.refresh_key(), 2);
+    assert_eq!((value(&engine, "key_version"), value(&engine, "oldest_key_version")), (2, 1));
+    assert!(value(&engine, "old_keys_needed") == 1 && value(&engine, "old_page_bytes") > 0);
+    rest(&os, &engine);
+    assert_eq!(value(&engine, "oldest_key_version"), 2);
+    assert_eq!(value(&engine, "old_page_bytes") + value(&engine, "old_log_bytes"), 0);
+    let pages = engine.store.stats().pages;
+    let moved = value(&engine, "rewritten_pages");
+    assert!(moved * 2 > pages, "{moved} of {pages} pages were moved");
+    let os = crashed(&os);
+    drop(engine);
+    keys.oldest.store(2, Ordering::Relaxed);
+    let engine = open_with_age(&os, under(&keys, Some(1)), 1).unwrap();
+    assert_rows(&engine, 400);
+    rest(&os, &engine);
+    assert_eq!(value(&engine, "rewritten_pages"), 0, "a start knows what the last life has done");
+    assert_eq!(value(&engine, "unknown_page_bytes"), 0);
+}
+
+#[test]
+fn an_old_key_is_needed_until_a_checkpoint_names_the_new_places() {
+    let keys = FixedKeys::new(1);
+    let os = killed(|| under(&keys, Some(1)));
+    let engine = open(&os, under(&keys, Some(1))).unwrap();
+    end_prepared(&engine);
+    keys.newest.store(2, Ordering::Relaxed);
+    rest_of_pages(&engine, 2);
+    assert_eq!(value(&engine, "old_page_bytes"), 0);
+    assert_eq!((value(&engine, "old_keys_needed"), value(&engine, "oldest_key_version")), (1, 1));
+    engine.checkpoint_now().unwrap();
+    engine.step().unwrap();
+    assert_eq!((value(&engine, "old_keys_needed"), value(&engine, "oldest_key_version")), (0, 2));
+    let _ = os;
+}
+
+/// Moves all pages, without a checkpoint.
+fn rest_of_pages(engine: &Engine, version: u32) {
+    assert_eq!(engine.store.refresh_key(), version);
+    while engine.store.rotate_step(1, 64 << 10).unwrap() > 0 {}
+}
+
+#[test]
+fn encryption_that_is_turned_on_or_off_is_for_what_is_there_too() {
+    let keys = FixedKeys::new(3);
+    let os = killed(|| None);
+    let engine = open_with_age(&os, under(&keys, Some(1)), 1).unwrap();
+    assert_eq!(value(&engine, "old_keys_needed"), 1);
+    end_prepared(&engine);
+    rest(&os, &engine);
+    assert_eq!(value(&engine, "oldest_key_version"), 3);
+    let os = crashed(&os);
+    drop(engine);
+    assert!(matches!(open(&os, None), Err(Error::Refused(_))));
+    let engine = open_with_age(&os, under(&keys, None), 1).unwrap();
+    assert_rows(&engine, 400);
+    assert_eq!((value(&engine, "key_version"), value(&engine, "old_keys_needed")), (0, 1));
+    rest(&os, &engine);
+    assert_rows(&engine, 400);
+    let os = crashed(&os);
+    drop(engine);
+    // No key is needed any more, not even to say that it is there.
+    let engine = open(&os, None).unwrap();
+    assert_rows(&engine, 400);
+    insert(&engine, 400..410);
+    let os = crashed(&os);
+    drop(engine);
+    let dir = Directory::open(Arc::clone(&os) as Arc<dyn Os>, DATA, None).unwrap();
+    let checks = dir.verify(geometry()).unwrap().checks;
+    assert!(checks.into_iter().all(|check| check.faults.is_empty()));
+    drop(dir);
+    let engine = open_with_age(&os, under(&keys, Some(2)), 1).unwrap();
+    rest(&os, &engine);
+    assert_rows(&engine, 410);
+}
+
+/// The log is plain from the claim on only; a checkpoint that needs log from before it needs the key.
+#[test]
+fn a_key_that_only_older_log_needs_is_missed_at_the_start() {
+    let keys = FixedKeys::new(1);
+    let os = killed(|| under(&keys, Some(1)));
+    let engine = open_with_age(&os, under(&keys, None), 1).unwrap();
+    steps(&os, &engine, 300);
+    engine.checkpoint_now().unwrap();
+    assert_eq!(value(&engine, "old_page_bytes"), 0);
+    assert_eq!(value(&engine, "old_keys_needed"), 1, "of the prepared transaction");
+    let os = crashed(&os);
+    drop(engine);
+    let before = read_files(&os);
+    assert!(matches!(open(&os, None), Err(Error::Refused(_))));
+    assert_eq!(read_files(&os), before);
+    end_prepared(&open(&os, under(&keys, None)).unwrap());
+}
+
+#[test]
+fn the_age_says_what_is_old() {
+    let keys = FixedKeys::new(1);
+    let os = killed(|| under(&keys, Some(1)));
+    let engine = open_with_age(&os, under(&keys, Some(1)), 3).unwrap();
+    end_prepared(&engine);
+    for (newest, is_moved) in [(2, false), (3, false), (4, true)] {
+        keys.newest.store(newest, Ordering::Relaxed);
+        steps(&os, &engine, 300);
+        assert_eq!(value(&engine, "rewritten_pages") > 0, is_moved, "version {newest}");
+    }
+    engine.checkpoint_now().unwrap();
+    assert!(value(&engine, "oldest_key_version") >= 2, "2 is two versions behind, 1 is three");
+    let before = value(&engine, "rewritten_pages");
+    engine.set_rotate_key_age(0);
+    keys.newest.store(9, Ordering::Relaxed);
+    steps(&os, &engine, 300);
+    assert_eq!(value(&engine, "rewritten_pages"), before, "0 turns it off");
+    assert_eq!(value(&engine, "old_keys_needed"), 1);
+    engine.set_rotate_key_age(1);
+    rest(&os, &engine);
+    assert_rows(&engine, 400);
+}
+
+#[test]
+fn a_rotation_that_a_crash_ended_goes_on_where_it_was() {
+    let keys = FixedKeys::new(1);
+    let os = killed(|| under(&keys, Some(1)));
+    let engine = open(&os, under(&keys, Some(1))).unwrap();
+    end_prepared(&engine);
+    let all = engine.store.stats().live_bytes;
+    keys.newest.store(2, Ordering::Relaxed);
+    engine.store.refresh_key();
+    let mut done = 0;
+    while done < all {
+        done += engine.store.rotate_step(1, 1).unwrap();
+    }
+    let first = value(&engine, "rewritten_bytes");
+    assert!(first > 0 && value(&engine, "old_page_bytes") > 0, "{first} of {all}");
+    engine.checkpoint_now().unwrap();
+    let os = crashed(&os);
+    drop(engine);
+    let engine = open_with_age(&os, under(&keys, Some(1)), 1).unwrap();
+    rest(&os, &engine);
+    let second = value(&engine, "rewritten_bytes");
+    assert!(first + second < all + all / 4, "{first} and {second} bytes of {all}");
+    assert_rows(&engine, 400);
+}
+
+/// While writers leave garbage behind without an end, GC is never idle.
+#[test]
+fn a_rotation_goes_on_beside_the_collection_of_garbage_at_its_own_pace() {
+    let keys = FixedKeys::new(1);
+    let os = SimOs::new(6);
+    let engine = open_with_age(&os, under(&keys, Some(1)), 1).unwrap();
+    engine.create_table(TABLES[0], spec(TABLES[0])).unwrap();
+    insert(&engine, 0..3000);
+    let mut ids = (3000..).step_by(40);
+    for turn in 0..20 {
+        while engine.store.gc_pressure_percent() == 0 {
+            let first = ids.next().unwrap();
+            insert(&engine, first..first + 40);
+            engine.checkpoint_now().unwrap();
+        }
+        if turn == 0 {
+            keys.newest.store(2, Ordering::Relaxed);
+        }
+        steps(&os, &engine, 1);
+    }
+    assert!(value(&engine, "rewritten_bytes") > 0, "{}", engine.status_text());
+    // Without rests all of it would be done at once.
+    keys.newest.store(3, Ordering::Relaxed);
+    steps(&os, &engine, 1);
+    let moved = value(&engine, "rewritten_bytes");
+    (0..50).for_each(|_| engine.step().unwrap());
+    assert_eq!(value(&engine, "rewritten_bytes"), moved);
+    assert!(value(&engine, "old_page_bytes") > 0);
 }

@@ -22,7 +22,7 @@ const WINDOW_CHECKPOINT_PERCENT: u64 = 93;
 const WINDOW_STEP_BYTES: u64 = if SIMULATED { 4 << 10 } else { 1 << 20 };
 const WINDOW_STEP_PAGES: usize = 64;
 /// GC copies in pieces of this size and rests in between, the less the more there is to collect.
-const GC_STEP_BYTES: u64 = 1 << 20;
+pub(super) const GC_STEP_BYTES: u64 = 1 << 20;
 const GC_REST_MAX: Duration = Duration::from_millis(100);
 /// Between two slices of free space that go back: readers of the file wait for each.
 const GIVE_BACK_REST: Duration = Duration::from_millis(10);
@@ -184,9 +184,17 @@ impl Engine {
         })
     }
 
-    /// GC of the page store, at the pace that keeps dead space where it is: it rests three times
-    /// as long as it works when there is just enough to collect, and not at all at the limit.
+    /// GC of the page store, and while it is not at its limit the rotation of keys.
     fn gc_step(&self) -> Result<Next> {
+        if self.store.gc_pressure_percent() < 100 {
+            self.rotation_step()?;
+        }
+        self.collect_step()
+    }
+
+    /// GC at the pace that keeps dead space where it is: it rests three times
+    /// as long as it works when there is just enough to collect, and not at all at the limit.
+    fn collect_step(&self) -> Result<Next> {
         let pressure = self.store.gc_pressure_percent();
         if pressure == 0 {
             return Ok(Next::Idle);
@@ -227,7 +235,8 @@ impl Engine {
         let is_due = idle_ns >= IDLE_CHECKPOINT.as_nanos() as u64;
         // While much is logged the window alone bounds redo: images of all would be a burst.
         let is_quiet = !gathers || self.logged_since_checkpoint() < QUIET_BYTES;
-        (redo > 0 && is_due && self.has_news()).then_some(if is_quiet { end } else { from })
+        let is_of_use = || redo > 0 && self.has_news() || self.checkpoint_needs_old_keys();
+        (is_due && is_of_use()).then_some(if is_quiet { end } else { from })
     }
 
     fn window_begin(&self) -> Lsn {

@@ -21,6 +21,8 @@ use crate::os::planted::{self, Bug};
 use crate::txn::{OpenTxn, TxnState};
 use std::sync::atomic::Ordering;
 
+/// What the last checkpoint needs, among what keeps log.
+pub(super) const REDO_PIN: &str = "log_pin_redo_bytes";
 const WRITEBACK_PAGES: usize = 64;
 /// Share of the log's capacity that versions alone may hold back in any case.
 const VERSIONS_PERCENT: u64 = 25;
@@ -87,6 +89,7 @@ impl Engine {
 
     pub(super) fn write_checkpoint(&self) -> Result<()> {
         let note = self.checkpoint_note()?;
+        self.store.claim_log(self.log_keys.newest());
         self.store.checkpoint(&note.encode(), &mut |_| self.flush_log())?;
         *self.checkpoints.state.lock() = CheckpointState::of(&note);
         self.checkpoints.redo_from.store(note.redo_from.0, Ordering::Relaxed);
@@ -179,7 +182,7 @@ impl Engine {
             state.moved_to = self.ctx.old.moved_to();
             state.needs_from = state.needs_from.max(state.moved_to.min(state.redo_from));
         }
-        let mut pins = vec![("log_pin_redo_bytes", state.needs_from)];
+        let mut pins = vec![(REDO_PIN, state.needs_from)];
         let mut pin =
             |name, lsn: Option<Lsn>| pins.extend(lsn.map(|l| (name, l.max(state.moved_to))));
         // The registry before the purge: a commit in between must not be missed.

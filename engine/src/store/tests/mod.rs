@@ -8,6 +8,7 @@ mod increments;
 mod large;
 mod leaves;
 mod map;
+mod rotation;
 mod segments;
 mod space;
 mod threads;

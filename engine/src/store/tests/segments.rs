@@ -5,6 +5,7 @@ use super::super::epoch::Epochs;
 use super::super::free::Room;
 use super::super::segments::{Life, SegmentTable};
 use super::*;
+use crate::cipher::Oldest;
 use std::collections::BTreeSet;
 
 const SEGMENT_BYTES: u64 = 1000;
@@ -73,7 +74,7 @@ impl Run<'_> {
         let Some(segment) = self.some(|k| matches!(k, Known::Open { live } if *live < 900)) else {
             return;
         };
-        self.table.add_live(segment as u64 * SEGMENT_BYTES, 100);
+        self.table.add_live(segment as u64 * SEGMENT_BYTES, 100, Oldest::None);
         let Known::Open { live } = &mut self.known[segment] else { unreachable!() };
         *live += 100;
         if *live > 500 && self.rng.chance(30) {
@@ -184,7 +185,7 @@ fn the_table_gives_away_only_what_is_free_and_out_of_sight() {
             None => Known::Free { reserved: false, seen: false },
         };
         let known = (0..loaded).map(known).collect();
-        let table = SegmentTable::load(SEGMENT_BYTES, loaded, &live);
+        let table = SegmentTable::load(SEGMENT_BYTES, loaded, &live, Oldest::Unknown);
         let earlier = live.keys().copied().collect();
         let mut run = Run {
             rng,
