@@ -10,11 +10,16 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 const SMALL: [&str; 2] = ["--loose-sluice-log-capacity=16M", "--loose-sluice-buffer-pool-size=16M"];
+/// A checkpoint is due after half a minute.
+const KEYS_WAIT_MAX: Duration = Duration::from_secs(120);
 const NEEDLE: &str = "a secret of somebody";
 const KEY: &str = "770a8a65da156d24ee2a093277530142";
 const OTHER_KEY: &str = "18420b5cbe31cca43c7d8a2ff59d2a5d";
+const THIRD_KEY: &str = "26f0c4a1d9e35b7882b6e0a94c1f7d53";
 
 struct Case {
     d: Site,
@@ -160,6 +165,104 @@ fn a_start_without_the_key_is_refused_and_changes_nothing() {
     // Off again: what is there is read.
     case.start(&[]);
     assert_eq!(case.sum(), before);
+    case.d.stop();
+}
+
+impl Case {
+    /// Waits until a start needs no key but the one in use, if there is one.
+    fn wait_for_keys(&self) {
+        let until = Instant::now() + KEYS_WAIT_MAX;
+        while self.status("old_keys_needed") != "0" {
+            let text = || self.d.rows("SHOW ENGINE SLUICE STATUS")[0][2].clone();
+            assert!(Instant::now() < until, "old keys stay needed:\n{}", text());
+            sleep(Duration::from_millis(200));
+        }
+    }
+
+    fn status(&self, name: &str) -> String {
+        self.d.value(&format!(
+            "SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_STATUS \
+             WHERE VARIABLE_NAME = 'Sluice_encryption_{name}'"
+        ))
+    }
+}
+
+/// file_key_management has one version of each key, so another key stands for a new version here.
+#[test]
+fn pages_get_another_key_in_the_background_and_the_old_one_may_go() {
+    let mut case = Case::new("rotation");
+    case.start(&[]);
+    case.write();
+    case.d.run(&[&format!("XA ROLLBACK '{NEEDLE}'")]);
+    let before = case.sum();
+    case.d.stop();
+
+    fs::write(&case.keys, format!("1;{KEY}\n2;{OTHER_KEY}\n")).expect("a file of keys");
+    case.start(&["--sluice-encrypt=ON", "--sluice-encryption-rotate-key-age=0"]);
+    assert_eq!(case.status("old_keys_needed"), "1", "pages are plain, and 0 leaves them so");
+    case.d.run(&["SET GLOBAL sluice_encryption_rotate_key_age = 1"]);
+    case.wait_for_keys();
+    assert_ne!(case.status("rewritten_pages"), "0");
+    assert_eq!(case.status("oldest_key_version"), "1");
+    case.d.run(&["UPDATE w.t SET b = CONCAT('x', b) WHERE a < 100"]);
+    let more = case.sum();
+    case.d.wait_until_log_is_durable();
+    case.d.kill();
+
+    case.start(&["--sluice-encrypt=ON", "--sluice-encryption-key-id=2"]);
+    assert_eq!(case.sum(), more);
+    case.wait_for_keys();
+    case.d.kill();
+    // The plugin wants some key 1.
+    fs::write(&case.keys, format!("1;{THIRD_KEY}\n2;{OTHER_KEY}\n")).expect("a file of keys");
+    case.start(&["--sluice-encrypt=ON", "--sluice-encryption-key-id=2"]);
+    assert_eq!(case.sum(), more);
+    assert_ne!(more, before);
+    assert_eq!(case.d.rows("CHECK TABLE w.t EXTENDED")[0][3], "OK");
+    case.d.stop();
+
+    case.refuses("key 2 version 1 is needed and is not there", &[]);
+    case.start(&[]);
+    case.wait_for_keys();
+    case.d.stop();
+    case.d.start(&[]);
+    assert_eq!(case.sum(), more);
+    case.d.stop();
+}
+
+/// The server's own plugin for tests has versions, which change while it runs.
+#[test]
+fn a_new_version_of_the_key_reaches_all_pages_while_the_server_runs() {
+    let mut case = Case::new("versions");
+    let start = |case: &mut Case, version: &str| {
+        let version = format!("--debug-key-management-version={version}");
+        let load = "--plugin-load-add=debug_key_management";
+        case.d.start(&[load, &version, "--sluice-encrypt=ON"]);
+    };
+    start(&mut case, "3");
+    case.write();
+    case.wait_for_keys();
+    let before = case.sum();
+    assert_eq!(
+        (case.status("key_version"), case.status("rewritten_pages")),
+        ("3".into(), "0".into())
+    );
+    case.d.run(&["SET GLOBAL debug_key_management_version = 7"]);
+    let until = Instant::now() + KEYS_WAIT_MAX;
+    while case.status("key_version") != "7" {
+        assert!(Instant::now() < until, "the new version is not seen");
+        sleep(Duration::from_millis(50));
+    }
+    // The prepared transaction needs log from before.
+    assert_eq!(case.status("old_keys_needed"), "1");
+    case.d.run(&[&format!("XA ROLLBACK '{NEEDLE}'")]);
+    case.wait_for_keys();
+    assert_eq!(case.status("oldest_key_version"), "7");
+    assert_ne!(case.status("rewritten_pages"), "0");
+    case.d.kill();
+    start(&mut case, "7");
+    assert_eq!(case.sum(), before);
+    assert_eq!(case.bare(), Vec::<String>::new());
     case.d.stop();
 }
 
