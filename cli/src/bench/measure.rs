@@ -5,7 +5,7 @@ use super::sysbench::{interval_line, Files, Report};
 use super::target::Target;
 use super::{tools, tpcc};
 use crate::db::{bytes_by_cause, Client, Counters, CAUSES};
-use crate::host::{DeviceCounters, ProcessCounters};
+use crate::host::{self, DeviceCounters, ProcessCounters, Storage, StorageCounters};
 use crate::{signals, Result};
 use serde_json::{json, Map, Value};
 use std::io::{BufRead, BufReader, Read};
@@ -193,7 +193,9 @@ pub struct Watch {
     variables: Counters,
     process: Option<ProcessCounters>,
     begun: Instant,
-    device: Option<crate::host::Device>,
+    device: Option<host::Device>,
+    storage: Storage,
+    storage_before: StorageCounters,
     first: Option<DeviceCounters>,
     last: Option<DeviceCounters>,
     next_tick: Instant,
@@ -207,6 +209,11 @@ impl Watch {
         let variables = client.variables()?;
         let before = client.status()?;
         let device = target.device.clone();
+        let storage = match target.pid {
+            Some(_) => Storage::below(&host::directories(&variables), &host::Tools::default()),
+            None => Storage::default(),
+        };
+        let storage_before = storage.read();
         let first = device.as_ref().and_then(|d| d.counters());
         let begun = Instant::now();
         Ok(Watch {
@@ -215,6 +222,8 @@ impl Watch {
             variables,
             process: target.pid.and_then(ProcessCounters::read),
             begun,
+            storage,
+            storage_before,
             first,
             last: first,
             device,
@@ -244,6 +253,7 @@ impl Watch {
         let seconds = self.begun.elapsed().as_secs_f64();
         let device = self.device.as_ref().and_then(|d| d.counters());
         let process = target.pid.and_then(ProcessCounters::read);
+        let storage = self.storage.between(&self.storage_before, &self.storage.read());
         let after = self.client.status()?;
         let mut fields = Map::new();
         let mut add = |name: &str, value: Value| fields.insert(name.to_string(), value);
@@ -257,9 +267,11 @@ impl Watch {
                 json!({
                     "reads": d.reads, "read_bytes": d.read_bytes, "writes": d.writes,
                     "written_bytes": d.written_bytes, "flushes": d.flushes, "busy_ms": d.busy_ms,
+                    "discarded_bytes": d.discarded_bytes,
                 }),
             );
         }
+        add("storage", storage.to_json());
         if let (Some(after), Some(before)) = (process, self.process) {
             add("server_cpu_s", json!(after.cpu_s - before.cpu_s));
             let written = after.written_bytes.zip(before.written_bytes);

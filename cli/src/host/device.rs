@@ -21,17 +21,40 @@ pub struct DeviceCounters {
     pub written_bytes: u64,
     pub busy_ms: u64,
     pub flushes: u64,
+    /// Told to be free, by a mount option, fstrim or a file with a hole. `None` before Linux 4.18.
+    pub discarded_bytes: Option<u64>,
 }
 
 impl Device {
     /// `None` when `path` is not on a block device (tmpfs, overlay, network).
     pub fn of(path: &Path) -> Option<Device> {
-        let number = fs::metadata(path).ok()?.dev();
-        let (major, minor) = (libc::major(number), libc::minor(number));
-        let sys = fs::canonicalize(format!("/sys/dev/block/{major}:{minor}")).ok()?;
+        Device::at(Device::sys_of(path)?)
+    }
+
+    fn at(sys: PathBuf) -> Option<Device> {
         let sys = if sys.join("partition").exists() { sys.parent()?.to_path_buf() } else { sys };
         let name = sys.file_name()?.to_string_lossy().into_owned();
         Some(Device { sys, name })
+    }
+
+    /// The directory of the disk or the partition itself.
+    pub fn sys_of(path: &Path) -> Option<PathBuf> {
+        let number = fs::metadata(path).ok()?.dev();
+        let (major, minor) = (libc::major(number), libc::minor(number));
+        fs::canonicalize(format!("/sys/dev/block/{major}:{minor}")).ok()
+    }
+
+    /// The disks that it is made of: itself, or those below a volume, a RAID or an encrypted device.
+    pub fn disks(&self) -> Vec<Device> {
+        let below: Vec<Device> = fs::read_dir(self.sys.join("slaves"))
+            .into_iter()
+            .flat_map(|all| all.flatten())
+            .filter_map(|entry| Device::at(fs::canonicalize(entry.path()).ok()?))
+            .collect();
+        if below.is_empty() {
+            return vec![self.clone()];
+        }
+        below.iter().flat_map(Device::disks).collect()
     }
 
     pub fn counters(&self) -> Option<DeviceCounters> {
@@ -64,11 +87,29 @@ impl DeviceCounters {
             written_bytes: less(self.written_bytes, before.written_bytes),
             busy_ms: less(self.busy_ms, before.busy_ms),
             flushes: less(self.flushes, before.flushes),
+            discarded_bytes: self
+                .discarded_bytes
+                .zip(before.discarded_bytes)
+                .map(|(now, then)| less(now, then)),
+        }
+    }
+
+    /// Of two devices. Their times overlap, so the busier one counts.
+    pub fn and(self, other: DeviceCounters) -> DeviceCounters {
+        DeviceCounters {
+            reads: self.reads + other.reads,
+            read_bytes: self.read_bytes + other.read_bytes,
+            writes: self.writes + other.writes,
+            written_bytes: self.written_bytes + other.written_bytes,
+            busy_ms: self.busy_ms.max(other.busy_ms),
+            flushes: self.flushes + other.flushes,
+            discarded_bytes: self.discarded_bytes.zip(other.discarded_bytes).map(|(a, b)| a + b),
         }
     }
 }
 
-/// Documentation/block/stat.rst of Linux: flushes stand at the 16th place since 5.5.
+/// Documentation/block/stat.rst and admin-guide/iostats.rst of Linux: discards stand at the 12th to
+/// the 15th place since 4.18, flushes at the 16th since 5.5.
 fn parse_stat(text: &str) -> Option<DeviceCounters> {
     let field: Vec<u64> = text.split_whitespace().map_while(|word| word.parse().ok()).collect();
     Some(DeviceCounters {
@@ -78,6 +119,7 @@ fn parse_stat(text: &str) -> Option<DeviceCounters> {
         written_bytes: field.get(6)? * SECTOR_BYTES,
         busy_ms: *field.get(9)?,
         flushes: field.get(15).copied().unwrap_or(0),
+        discarded_bytes: field.get(13).map(|sectors| sectors * SECTOR_BYTES),
     })
 }
 
@@ -146,8 +188,48 @@ mod tests {
         assert_eq!(counters.writes, 200);
         assert_eq!(counters.written_bytes, 1600 * 512);
         assert_eq!((counters.busy_ms, counters.flushes), (70, 33));
+        assert_eq!(counters.discarded_bytes, Some(3 * 512));
         assert_eq!(parse_stat("1 2 3"), None);
-        assert_eq!(parse_stat("1 2 3 4 5 6 7 8 9 10 11").unwrap().flushes, 0);
+        let old = parse_stat("1 2 3 4 5 6 7 8 9 10 11").unwrap();
+        assert_eq!((old.flushes, old.discarded_bytes), (0, None), "an old kernel counts neither");
+    }
+
+    #[test]
+    fn counters_of_two_devices() {
+        let data = parse_stat("9 0 8 0 9 0 10 0 0 70 0 2 0 5 0 4 0").unwrap();
+        let log = parse_stat("1 0 8 0 1 0 6 0 0 90 0 2 0 0 0 7 0").unwrap();
+        let both = data.and(log);
+        assert_eq!((both.written_bytes, both.flushes, both.busy_ms), (16 * 512, 11, 90));
+        assert_eq!(both.discarded_bytes, Some(5 * 512));
+        assert_eq!(both.since(&data).written_bytes, 6 * 512);
+    }
+
+    #[test]
+    fn disks_are_below_volumes() {
+        let root = std::env::temp_dir().join(format!("sluice-disks-{}", std::process::id()));
+        let made = |path: &str| {
+            let path = root.join(path);
+            fs::create_dir_all(&path).unwrap();
+            path
+        };
+        let volume = made("dm-0/slaves").parent().unwrap().to_path_buf();
+        let raid = made("md0/slaves").parent().unwrap().to_path_buf();
+        let part = made("nvme0n1/nvme0n1p2");
+        fs::write(part.join("partition"), "2\n").unwrap();
+        let whole = made("nvme1n1");
+        let link = |to: &Path, at: PathBuf| std::os::unix::fs::symlink(to, at).unwrap();
+        link(&raid, volume.join("slaves/md0"));
+        link(&part, raid.join("slaves/nvme0n1p2"));
+        link(&whole, raid.join("slaves/nvme1n1"));
+        let names = |sys: PathBuf| {
+            let disks = Device::at(sys).unwrap().disks();
+            let mut names: Vec<String> = disks.into_iter().map(|disk| disk.name).collect();
+            names.sort();
+            names
+        };
+        assert_eq!(names(volume), ["nvme0n1", "nvme1n1"]);
+        assert_eq!(names(part), ["nvme0n1"], "a partition is of its disk");
+        fs::remove_dir_all(&root).unwrap();
     }
 
     #[test]

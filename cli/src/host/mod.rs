@@ -6,12 +6,18 @@
 
 pub mod calls;
 mod device;
+mod drive;
+mod journal;
 mod machine;
 mod probe;
 mod process;
 pub mod statx;
+mod storage;
 
 pub use device::{is_trimmed, mount_of, Device, DeviceCounters, Mount};
+pub use drive::{DriveCounters, Tools};
+pub use journal::Logged;
 pub use machine::{free_bytes, machine, memory_bytes, processors};
 pub use probe::{probe, quantile, Probe};
 pub use process::{process_of, ProcessCounters};
+pub use storage::{directories, DriveBytes, JournalBytes, Storage, StorageBytes, StorageCounters};

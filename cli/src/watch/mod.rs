@@ -49,29 +49,45 @@ fn seconds(text: &str) -> std::result::Result<f64, String> {
 }
 
 pub fn writes(args: &WatchArgs) -> Result<ExitCode> {
-    if !args.json {
-        report!("{}", view::HEAD);
-    }
-    watch(args, |sample| match args.json {
+    let head = |missing: &[String]| {
+        if !args.json {
+            missing.iter().for_each(|what| eprintln!("not known: {what}"));
+            report!("{}", view::HEAD);
+        }
+    };
+    watch(args, head, |sample| match args.json {
         true => report!("{}", sample.to_json()),
-        false => report!("{}{}", view::line(sample), view::table_lines(sample)),
+        false => {
+            let (drives, tables) = (view::drive_lines(sample), view::table_lines(sample));
+            report!("{}{drives}{tables}", view::line(sample));
+        }
     })
 }
 
 pub fn top(args: &WatchArgs) -> Result<ExitCode> {
-    watch(args, |sample| {
-        use std::io::Write;
-        // Home, then each line cleared to its end: no flicker.
-        let text = view::screen(sample).replace('\n', "\x1b[K\n");
-        print!("\x1b[H{text}\x1b[J");
-        let _ = std::io::stdout().flush();
-    })
+    // The screen says itself what is not known.
+    watch(
+        args,
+        |_| {},
+        |sample| {
+            use std::io::Write;
+            // Home, then each line cleared to its end: no flicker.
+            let text = view::screen(sample).replace('\n', "\x1b[K\n");
+            print!("\x1b[H{text}\x1b[J");
+            let _ = std::io::stdout().flush();
+        },
+    )
 }
 
-fn watch(args: &WatchArgs, mut show: impl FnMut(&sample::Sample)) -> Result<ExitCode> {
+fn watch(
+    args: &WatchArgs,
+    begin: impl FnOnce(&[String]),
+    mut show: impl FnMut(&sample::Sample),
+) -> Result<ExitCode> {
     signals::catch();
     let dsn = Dsn::parse(&args.dsn)?;
     let mut sampler = Sampler::new(&dsn, args)?;
+    begin(sampler.missing());
     let mut next = Instant::now();
     for round in 0.. {
         if args.count.is_some_and(|count| round >= count) {

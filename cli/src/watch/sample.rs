@@ -3,10 +3,11 @@
 use super::tables::{self, ByTable, TableWrites};
 use super::WatchArgs;
 use crate::db::{bytes_by_cause, Causes, Client, Counters, Dsn, CAUSES};
-use crate::host::{self, Device, DeviceCounters, ProcessCounters};
+use crate::host::{
+    self, DeviceCounters, ProcessCounters, Storage, StorageBytes, StorageCounters, Tools,
+};
 use crate::Result;
 use serde_json::{json, Value};
-use std::path::PathBuf;
 use std::time::Instant;
 
 const STOCK_ROW_BYTES: f64 = 200.0;
@@ -17,7 +18,7 @@ pub struct Sampler {
     page_bytes: f64,
     row_bytes: f64,
     pid: Option<u32>,
-    device: Option<Device>,
+    storage: Storage,
     endurance_bytes: Option<f64>,
     /// How many tables are wanted.
     tables: Option<usize>,
@@ -28,7 +29,7 @@ pub struct Sampler {
 struct Reading {
     at: Instant,
     status: Counters,
-    device: Option<DeviceCounters>,
+    storage: StorageCounters,
     process: Option<ProcessCounters>,
     lag_s: Option<f64>,
     tables: Option<ByTable>,
@@ -45,7 +46,9 @@ pub struct Sample {
     pub causes: Causes,
     pub causes_since_start: Causes,
     pub rows_since_start: f64,
+    /// Of all devices below the server.
     pub device: Option<DeviceCounters>,
+    pub storage: StorageBytes,
     pub process_bytes: Option<f64>,
     /// Without what the page cache rounds up.
     pub write_call_bytes: Option<f64>,
@@ -63,10 +66,15 @@ impl Sampler {
         let mut client = Client::connect(dsn)?;
         let variables = client.variables()?;
         let pid = host::process_of(&variables);
-        let data = pid.and(variables.text("datadir").map(PathBuf::from));
-        let mut missing = Vec::new();
+        let mut storage = match pid {
+            Some(_) => Storage::below(&host::directories(&variables), &Tools::default()),
+            None => Storage::default(),
+        };
+        let mut missing = std::mem::take(&mut storage.missing);
         if pid.is_none() {
-            missing.push("device and process: the server is not visible on this host".to_string());
+            missing.push(
+                "process, device and journal: the server is not visible on this host".to_string(),
+            );
         }
         let row_bytes = match args.row_bytes {
             Some(bytes) => bytes,
@@ -80,14 +88,14 @@ impl Sampler {
             page_bytes: variables.number("innodb_page_size").unwrap_or(16384.0),
             row_bytes,
             pid,
-            device: data.as_deref().and_then(Device::of),
+            storage,
             endurance_bytes: args.endurance_tb.map(|tb| tb * 1e12),
             tables: args.tables,
             missing,
             last: Reading {
                 at: Instant::now(),
                 status: Counters::default(),
-                device: None,
+                storage: StorageCounters::default(),
                 process: None,
                 lag_s: None,
                 tables: None,
@@ -107,6 +115,11 @@ impl Sampler {
         Ok(sampler)
     }
 
+    /// What no sample will have, and why.
+    pub fn missing(&self) -> &[String] {
+        &self.missing
+    }
+
     fn look_for_tables(&mut self) {
         if let (Some(_), Err(error)) = (self.tables, tables::read(&mut self.client)) {
             self.tables = None;
@@ -120,7 +133,7 @@ impl Sampler {
         Ok(Reading {
             at: Instant::now(),
             status: self.client.status()?,
-            device: self.device.as_ref().and_then(|d| d.counters()),
+            storage: self.storage.read(),
             process: self.pid.and_then(ProcessCounters::read),
             lag_s: lag,
             tables: self.tables.map(|_| tables::read(&mut self.client)).transpose()?,
@@ -147,7 +160,8 @@ impl Sampler {
         for (cause, (now, then)) in causes.iter_mut().zip(total.iter().zip(before)) {
             *cause = (now - then).max(0.0);
         }
-        let device = now.device.zip(then.device).map(|(now, then)| now.since(&then));
+        let storage = self.storage.between(&then.storage, &now.storage);
+        let device = storage.device();
         let process = now.process.zip(then.process);
         let less = |now: Option<u64>, then: Option<u64>| Some(now?.saturating_sub(then?) as f64);
         let grown = |name: &str| now.status.since(&then.status, name);
@@ -167,6 +181,7 @@ impl Sampler {
             causes_since_start: total,
             rows_since_start: rows_changed(&now.status),
             device,
+            storage,
             process_bytes: process
                 .and_then(|(now, then)| less(now.written_bytes, then.written_bytes)),
             write_call_bytes: process
@@ -239,6 +254,9 @@ impl Sample {
             "write_call_bytes": self.write_call_bytes, "named_share": self.named_share(),
             "device_bytes": self.device.map(|d| d.written_bytes),
             "device_flushes": self.device.map(|d| d.flushes),
+            "discarded_bytes": self.device.and_then(|d| d.discarded_bytes),
+            "journal_bytes": self.storage.journal().map(|journal| journal.bytes),
+            "storage": self.storage.to_json(),
             "flushes_per_commit": self.flushes_per_commit(),
             "write_amplification": self.amplification(),
             "write_amplification_since_start": self.amplification_since_start(),

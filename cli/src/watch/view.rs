@@ -3,8 +3,9 @@
 use super::sample::Sample;
 use super::tables::{self, TableWrites};
 use crate::db::{Causes, CAUSES};
+use crate::host::{DriveBytes, Logged};
 
-pub const HEAD: &str = "  rows/s commits/s  group  fl/com binlog     log  dblwr   pages     gc     map beyond [MB/s]     WA WA(start)  lag s";
+pub const HEAD: &str = "  rows/s commits/s  group  fl/com binlog     log  dblwr   pages     gc     map beyond journal    trim [MB/s]     WA WA(start)  lag s";
 
 const BAR_WIDTH: usize = 30;
 const NAME_WIDTH: usize = 32;
@@ -13,18 +14,30 @@ fn number(value: Option<f64>, digits: usize) -> String {
     value.map_or("-".to_string(), |v| format!("{v:.digits$}"))
 }
 
+fn discarded(sample: &Sample) -> Option<f64> {
+    sample.device?.discarded_bytes.map(|bytes| bytes as f64)
+}
+
+/// MB/s of a journal: after `~` where the kernel tells only a mean.
+fn rate(logged: &Logged, seconds: f64) -> String {
+    let sign = if logged.is_exact() { "" } else { "~" };
+    format!("{sign}{:.2}", logged.bytes as f64 / seconds / 1e6)
+}
+
 pub fn line(sample: &Sample) -> String {
     let s = sample.seconds;
     let mb: Vec<String> =
         sample.causes.iter().map(|bytes| format!("{:7.2}", bytes / s / 1e6)).collect();
     format!(
-        "{:8.0} {:9.0} {:>6} {:>7}{} {:>6} {:>13} {:>9} {:>6}",
+        "{:8.0} {:9.0} {:>6} {:>7}{} {:>6} {:>7} {:>7} {:>13} {:>9} {:>6}",
         sample.rows / s,
         sample.commits / s,
         number(sample.group_size(), 1),
         number(sample.flushes_per_commit(), 2),
         mb.join(""),
         number(sample.beyond_bytes().map(|b| b / s / 1e6), 2),
+        sample.storage.journal().map_or("-".to_string(), |logged| rate(&logged, s)),
+        number(discarded(sample).map(|b| b / s / 1e6), 2),
         number(sample.amplification(), 1),
         number(sample.amplification_since_start(), 1),
         number(sample.lag_s, 0),
@@ -67,6 +80,7 @@ pub fn screen(sample: &Sample) -> String {
             device.busy_ms as f64 / s / 10.0
         );
     }
+    text += &below(sample);
     if let Some(days) = sample.wear_out_days {
         text += &format!("the drive lasts {days:.0} days at this pace\n");
     }
@@ -81,6 +95,51 @@ pub fn screen(sample: &Sample) -> String {
         text += &format!("not known: {what}\n");
     }
     text
+}
+
+/// A line for the discards, each journal and each drive.
+fn below(sample: &Sample) -> String {
+    let s = sample.seconds;
+    let mut text = String::new();
+    if let Some(bytes) = discarded(sample) {
+        text += &format!("device: {:.2} MB/s told to be free (trim)\n", bytes / s / 1e6);
+    }
+    for journal in &sample.storage.journals {
+        let (logged, mb) = (journal.logged, |bytes: u64| bytes as f64 / s / 1e6);
+        text +=
+            &format!("journal of {} ({}): {} MB/s", journal.device, journal.kind, rate(&logged, s));
+        if !logged.is_exact() {
+            let (least, most) = (mb(logged.least_bytes), mb(logged.most_bytes));
+            text += &format!(", surely {least:.2} to {most:.2}");
+        }
+        if let Some(transactions) = logged.transactions {
+            text += &format!(", {:.0} transactions/s", transactions as f64 / s);
+        }
+        text.push('\n');
+    }
+    text + drive_lines(sample).trim_start_matches('\n')
+}
+
+/// A line for each drive that tells about its inside, after the end of the line before; or nothing.
+pub fn drive_lines(sample: &Sample) -> String {
+    let mb = |bytes: u64| bytes as f64 / sample.seconds / 1e6;
+    let line = |drive: &DriveBytes| {
+        let media = drive.bytes.media_bytes.map(mb);
+        format!(
+            "\ndrive {}: {:.2} MB/s from the host, {} to its flash, WA inside {}, in its life {}",
+            drive.name,
+            mb(drive.bytes.host_bytes),
+            number(media, 2),
+            number(drive.bytes.amplification(), 2),
+            number(drive.life.amplification(), 2)
+        )
+    };
+    let lines: String = sample.storage.drives.iter().map(line).collect();
+    if lines.is_empty() {
+        lines
+    } else {
+        lines + "\n"
+    }
 }
 
 /// A line for each table, after the end of the line before; nothing if they are not wanted.
@@ -115,12 +174,61 @@ fn causes(causes: &Causes, beyond: Option<f64>, seconds: f64) -> String {
 mod tests {
     use super::super::sample::tests::sample;
     use super::*;
+    use crate::host::{DeviceCounters, DriveCounters, JournalBytes};
 
     #[test]
     fn a_line_has_a_column_for_each_heading() {
         let line = line(&sample());
         // "[MB/s]" and "s" are units, not columns.
         assert_eq!(line.split_whitespace().count(), HEAD.split_whitespace().count() - 2, "{line}");
+    }
+
+    #[test]
+    fn a_line_shows_what_the_file_system_and_the_drive_add() {
+        let mut sample = sample();
+        let cells = |sample: &Sample| {
+            let line = line(sample);
+            let heads = HEAD.split_whitespace().filter(|head| *head != "[MB/s]");
+            heads
+                .map(str::to_string)
+                .zip(line.split_whitespace().map(str::to_string))
+                .collect::<Vec<_>>()
+        };
+        let cell = |sample: &Sample, name: &str| {
+            cells(sample).into_iter().find(|(head, _)| head == name).unwrap().1
+        };
+        assert_eq!((cell(&sample, "journal"), cell(&sample, "trim")), ("-".into(), "-".into()));
+        assert!(!screen(&sample).contains("journal") && drive_lines(&sample).is_empty());
+
+        sample.device =
+            sample.device.map(|d| DeviceCounters { discarded_bytes: Some(500_000), ..d });
+        let logged = Logged {
+            transactions: Some(20),
+            bytes: 300_000,
+            least_bytes: 250_000,
+            most_bytes: 350_000,
+        };
+        let (device, kind) = ("vda1".to_string(), "ext4".to_string());
+        sample.storage.journals.push(JournalBytes { device, kind, logged });
+        assert_eq!(
+            (cell(&sample, "journal"), cell(&sample, "trim")),
+            ("~0.30".into(), "0.50".into())
+        );
+        let text = screen(&sample);
+        let wanted = "journal of vda1 (ext4): ~0.30 MB/s, surely 0.25 to 0.35, 20 transactions/s\n";
+        assert!(text.contains(wanted) && text.contains("0.50 MB/s told to be free"), "{text}");
+        let exact =
+            Logged { transactions: None, least_bytes: 300_000, most_bytes: 300_000, ..logged };
+        sample.storage.journals[0].logged = exact;
+        assert_eq!(cell(&sample, "journal"), "0.30");
+        assert!(screen(&sample).contains("journal of vda1 (ext4): 0.30 MB/s\n"));
+
+        let bytes = DriveCounters { host_bytes: 2_000_000, media_bytes: Some(3_000_000) };
+        let life = DriveCounters { host_bytes: 10, media_bytes: None };
+        sample.storage.drives.push(DriveBytes { name: "nvme0n1".to_string(), bytes, life });
+        let wanted = "\ndrive nvme0n1: 2.00 MB/s from the host, 3.00 to its flash, WA inside 1.50, in its life -\n";
+        assert_eq!(drive_lines(&sample), wanted);
+        assert!(screen(&sample).contains(wanted.trim()));
     }
 
     #[test]
