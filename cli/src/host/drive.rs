@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 
 /// "Data Units Written" of log page 02h counts thousands of units of 512 bytes, rounded up (NVM
 /// Express Base Specification, SMART / Health Information).
-pub const DATA_UNIT_BYTES: u64 = 512_000;
+const DATA_UNIT_BYTES: u64 = 512_000;
 
-/// A drive that answers later than this is not asked again.
+/// A tool that takes longer has no answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Debug)]
@@ -103,7 +103,10 @@ impl Drive {
         let tool = Tool::Smartctl(tools.smartctl.clone());
         let drive = Drive { name: disk.to_string(), tool, has_ocp: false };
         match drive.host_bytes() {
-            Ok(_) => Ok((drive, Some(named(format!("smartctl does not show it; {why_no_nvme}"))))),
+            Ok(_) => {
+                let why = format!("smartctl does not show what goes to its flash; {why_no_nvme}");
+                Ok((drive, Some(named(why))))
+            }
             Err(why) => Err(named(format!("{why_no_nvme}; {why}"))),
         }
     }
@@ -193,8 +196,8 @@ impl Said {
     }
 
     fn complains(&self, message: Option<&str>) -> String {
-        let lines = self.err.lines().chain(self.out.lines()).map(str::trim);
-        let line = message.or_else(|| lines.filter(|line| !line.is_empty()).next());
+        let mut lines = self.err.lines().chain(self.out.lines()).map(str::trim);
+        let line = message.or_else(|| lines.find(|line| !line.is_empty()));
         format!("{}: {}", self.name, line.unwrap_or("it gives no reason"))
     }
 }

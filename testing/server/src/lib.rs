@@ -8,6 +8,7 @@
 pub mod binlog;
 pub mod builds;
 pub mod kinds;
+pub mod mounted;
 pub mod replica;
 pub mod scratch;
 pub mod site;

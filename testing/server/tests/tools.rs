@@ -6,7 +6,9 @@ use sluice_rig::tests;
 use sluice_rig::tool::{
     ensure_package, is_silent_about, run, says, signal, spawn, wait, wait_until, Home, Tool,
 };
+use sluice_server_tests::mounted::FileSystem;
 use std::fs;
+use std::io::Write;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::thread::sleep;
@@ -30,6 +32,7 @@ fn main() -> ExitCode {
         too_many_threads_are_refused,
         bytes_by_cause_are_those_of_the_kernel,
         bytes_by_table_are_those_of_the_kernel,
+        journal_and_data_are_what_the_device_got,
         errors_are_clear,
         writes_counts_bytes,
         top_shows_a_screen,
@@ -417,6 +420,75 @@ fn bytes_by_table_are_those_of_the_kernel(w: &mut World) {
         }
     }
     home.stop();
+}
+
+/// `sluice writes` about a server for one sample, while `load` runs. It begins after the first of its
+/// two readings.
+fn sample_of(w: &World, home: &Home, seconds: &str, load: impl FnOnce()) -> Value {
+    let args = ["writes", &home.address(), "--interval", seconds, "--count", "1", "--json"];
+    let writes = spawn(&mut w.tool.sluice(args));
+    sleep(Duration::from_secs(1));
+    load();
+    let sample = wait(writes).ok();
+    serde_json::from_str(&sample).unwrap_or_else(|error| panic!("{error}: {sample}"))
+}
+
+/// The one journal of a sample: its least and its most bytes.
+fn journal(sample: &Value) -> (f64, f64) {
+    let journals = sample["storage"]["journals"].as_array().expect("journals");
+    let [journal] = journals.as_slice() else { panic!("one journal: {sample}") };
+    assert_eq!(journal["file_system"], "ext4", "{sample}");
+    let (least, most) = (number(journal, "bytes_least"), number(journal, "bytes_most"));
+    let bytes = number(journal, "bytes");
+    assert!(
+        least <= bytes && bytes <= most && number(sample, "journal_bytes") == bytes,
+        "{sample}"
+    );
+    (least, most)
+}
+
+/// The device of the file system has no other writer. So what it got is the data and the journal; the
+/// bounds of the journal are those that the kernel's rounding leaves.
+fn journal_and_data_are_what_the_device_got(w: &mut World) {
+    let on = FileSystem::made(&w.tool, "journal");
+    on.mount("discard").ok();
+    let home = w.tool.home_at(on.at.join("d"));
+    home.start(&["--innodb-buffer-pool-size=32M", "--sluice-buffer-pool-size=16M"]);
+    const SYNCS: f64 = 500.0;
+    let file = on.at.join("appended");
+    let sample = sample_of(w, &home, "8", || {
+        let mut file = fs::File::create(&file).expect("a new file");
+        for _ in 0..SYNCS as usize {
+            file.write_all(&[7; 4096]).and_then(|()| file.sync_all()).expect("a durable block");
+        }
+    });
+    let (least, most) = journal(&sample);
+    let device = number(&sample, "device_bytes");
+    // Each sync of a file that grows commits a transaction: its inode and what else changed.
+    assert!(least > SYNCS * 2.0 * 4096.0, "{sample}");
+    assert!(number(&sample["storage"]["journals"][0], "transactions") >= SYNCS, "{sample}");
+    let data = SYNCS * 4096.0;
+    // The server is idle, but may write something of its own; and metadata reach their places.
+    let rest = number(&sample, "process_bytes") + 1048576.0;
+    let bounds = data + least..data + most + rest;
+    assert!(bounds.contains(&device), "{device} is not in {bounds:?}: {sample}");
+
+    // A file that goes away is told to the device with the commit of the next transaction.
+    let length = 64 << 20;
+    fs::File::create(&file).and_then(|f| f.set_len(0)).expect("our file");
+    run(Command::new("fallocate").args(["-l", &length.to_string()]).arg(&file)).ok();
+    run(&mut Command::new("sync")).ok();
+    let sample = sample_of(w, &home, "4", || {
+        fs::remove_file(&file).expect("our file");
+        run(Command::new("sync").arg("-f").arg(&on.at)).ok();
+    });
+    assert!(number(&sample, "discarded_bytes") >= f64::from(length), "{sample}");
+    // A loop device is no NVMe drive: that is said, once, and no number stands there.
+    let missing = sample["missing"].to_string();
+    says("it is no NVMe drive", &missing);
+    assert_eq!(sample["storage"]["drives"], Value::Array(Vec::new()));
+    home.stop();
+    on.unmount().ok();
 }
 
 fn errors_are_clear(w: &mut World) {

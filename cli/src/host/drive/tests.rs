@@ -153,7 +153,10 @@ fn smartctl_will_do() {
     // Bit 6 of its exit code: the log of errors has entries.
     tools.script("smartctl", &format!("echo '{SMARTCTL}'; exit 64"));
     let (drive, why) = tools.look().unwrap();
-    assert_eq!(why.unwrap(), "nvme0n1: smartctl does not show it; nvme is not installed");
+    assert_eq!(
+        why.unwrap(),
+        "nvme0n1: smartctl does not show what goes to its flash; nvme is not installed"
+    );
     assert_eq!(drive.counters().unwrap().host_bytes, 34_125_838 * 512_000);
 }
 

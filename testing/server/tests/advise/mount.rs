@@ -1,58 +1,14 @@
 //! W19: file systems that work against a database, each on a loop device.
 
 use crate::{is_silent_about, named, says, World};
-use sluice_rig::suite::skip;
 use sluice_rig::tool::{run, Ended, Home};
+use sluice_server_tests::mounted::FileSystem;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 fn program(name: &str, args: &[&str]) -> Ended {
     run(Command::new(name).args(args))
-}
-
-/// A file system of its own, mounted below the work directory.
-struct FileSystem {
-    image: PathBuf,
-    at: PathBuf,
-}
-
-impl FileSystem {
-    fn mount(&self, options: &str) -> Ended {
-        let options = format!("loop,{options}");
-        run(Command::new("mount").args(["-o", &options]).arg(&self.image).arg(&self.at))
-    }
-
-    fn unmount(&self) -> Ended {
-        run(Command::new("umount").arg(&self.at))
-    }
-}
-
-impl Drop for FileSystem {
-    fn drop(&mut self) {
-        // After a failed test the server still runs there; the janitor stops it and unmounts.
-        self.unmount();
-    }
-}
-
-fn made(w: &World) -> FileSystem {
-    if program("id", &["-u"]).ok().trim() != "0" {
-        skip("mounting a file system needs root");
-    }
-    if program("sh", &["-c", "command -v mkfs.ext4"]).code != Some(0) {
-        skip("there is no mkfs.ext4");
-    }
-    let at = w.tool.work.join("fs");
-    let image = w.tool.work.join("fs.image");
-    fs::create_dir(&at).expect("a new directory");
-    fs::File::create(&image).and_then(|file| file.set_len(1 << 30)).expect("an image");
-    program("mkfs.ext4", &["-q", &image.to_string_lossy()]).ok();
-    let made = FileSystem { image, at };
-    if made.mount("rw").code != Some(0) {
-        skip("no loop device can be mounted here");
-    }
-    made.unmount().ok();
-    made
 }
 
 /// A field of `df`, in bytes.
@@ -88,7 +44,7 @@ fn on_file_system(w: &World, on: &FileSystem, options: &str, look: fn(&World, &P
 }
 
 pub fn w19_file_system_works_against_it(w: &mut World) {
-    let on = made(w);
+    let on = FileSystem::made(&w.tool, "fs");
     on_file_system(w, &on, "data=journal,dirsync,strictatime", |w, _, home| {
         let answer = w.advise_at(home);
         says(&named("W19"), &answer);
