@@ -15,9 +15,13 @@ pub mod statx;
 mod storage;
 
 pub use device::{is_trimmed, mount_of, Device, DeviceCounters, Mount};
-pub use drive::{DriveCounters, Tools};
+#[cfg(test)]
+pub use drive::DriveCounters;
+pub use drive::Tools;
 pub use journal::Logged;
 pub use machine::{free_bytes, machine, memory_bytes, processors};
 pub use probe::{probe, quantile, Probe};
 pub use process::{process_of, ProcessCounters};
-pub use storage::{directories, DriveBytes, JournalBytes, Storage, StorageBytes, StorageCounters};
+#[cfg(test)]
+pub use storage::JournalBytes;
+pub use storage::{directories, DriveBytes, Storage, StorageBytes, StorageCounters};

@@ -1,12 +1,12 @@
 //! A file system of its own on a loop device: nothing else writes there.
 
 use sluice_rig::suite::skip;
-use sluice_rig::tool::{run, Ended, Tool};
+use sluice_rig::tool::{ensure_package, run, Ended, Tool};
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// ext4 in a file of the work directory, mounted at `at` below it. A server on it has its directory in
+/// In a file of the work directory, mounted at `at` below it. A server on it has its directory in
 /// `at`/d: there the janitor of [`Tool`] finds it after a failed test.
 pub struct FileSystem {
     image: PathBuf,
@@ -18,24 +18,36 @@ fn program(name: &str, args: &[&str]) -> Ended {
 }
 
 impl FileSystem {
-    /// Not mounted yet. Skips the test where that cannot be.
-    pub fn made(tool: &Tool, name: &str) -> FileSystem {
+    /// ext4, not mounted yet. Skips the test where that cannot be.
+    pub fn ext4(tool: &Tool, name: &str) -> FileSystem {
+        // Otherwise the kernel writes its tables after the mount, for minutes.
+        let whole = "lazy_itable_init=0,lazy_journal_init=0";
+        FileSystem::made(tool, name, &["mkfs.ext4", "-q", "-E", whole])
+    }
+
+    /// XFS, likewise. Installs what makes it where it may.
+    pub fn xfs(tool: &Tool, name: &str) -> FileSystem {
+        if !ensure_package("xfsprogs") {
+            skip("no xfsprogs, and it cannot be installed");
+        }
+        FileSystem::made(tool, name, &["mkfs.xfs", "-q"])
+    }
+
+    fn made(tool: &Tool, name: &str, mkfs: &[&str]) -> FileSystem {
         if program("id", &["-u"]).ok().trim() != "0" {
             skip("mounting a file system needs root");
         }
-        if program("sh", &["-c", "command -v mkfs.ext4"]).code != Some(0) {
-            skip("there is no mkfs.ext4");
+        if program("sh", &["-c", &format!("command -v {}", mkfs[0])]).code != Some(0) {
+            skip(format!("there is no {}", mkfs[0]));
         }
         let at = tool.work.join(name);
         let image = tool.work.join(format!("{name}.image"));
         fs::create_dir(&at).expect("a new directory");
         fs::File::create(&image).and_then(|file| file.set_len(1 << 30)).expect("an image");
-        // Otherwise the kernel writes its tables after the mount, for minutes.
-        let whole = "lazy_itable_init=0,lazy_journal_init=0";
-        program("mkfs.ext4", &["-q", "-E", whole, &image.to_string_lossy()]).ok();
+        run(Command::new(mkfs[0]).args(&mkfs[1..]).arg(&image)).ok();
         let made = FileSystem { image, at };
         if made.mount("rw").code != Some(0) {
-            skip("no loop device can be mounted here");
+            skip("no loop device can be mounted here, or the kernel lacks the file system");
         }
         made.unmount().ok();
         made

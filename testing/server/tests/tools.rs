@@ -32,7 +32,9 @@ fn main() -> ExitCode {
         too_many_threads_are_refused,
         bytes_by_cause_are_those_of_the_kernel,
         bytes_by_table_are_those_of_the_kernel,
-        journal_and_data_are_what_the_device_got,
+        data_and_journal_of_ext4_are_what_the_device_got,
+        data_and_journal_of_xfs_are_what_the_device_got,
+        discards_are_counted_and_what_is_not_known_is_said,
         errors_are_clear,
         writes_counts_bytes,
         top_shows_a_screen,
@@ -136,6 +138,15 @@ fn bench_goes_on_where_it_was(w: &mut World) {
     let after = w.points();
     assert_eq!(after.len(), 8);
     assert!(after.starts_with(&before), "{before:#?}\n{after:#?}");
+    for point in &after {
+        let point: Value = serde_json::from_str(point).expect("a line of JSON");
+        let storage = &point["storage"];
+        assert!(["devices", "journals", "drives"].iter().all(|n| storage[n].is_array()), "{point}");
+        let devices = storage["devices"].as_array().expect("devices");
+        // No less than the device of the data alone.
+        let all: f64 = devices.iter().map(|device| number(device, "written_bytes")).sum();
+        assert!(all >= point["device"]["written_bytes"].as_f64().unwrap_or(0.0), "{point}");
+    }
     nothing_left_of(&w.tool.work.join("b"));
 }
 
@@ -433,60 +444,92 @@ fn sample_of(w: &World, home: &Home, seconds: &str, load: impl FnOnce()) -> Valu
     serde_json::from_str(&sample).unwrap_or_else(|error| panic!("{error}: {sample}"))
 }
 
-/// The one journal of a sample: its least and its most bytes.
-fn journal(sample: &Value) -> (f64, f64) {
+/// The one journal of a sample.
+fn journal<'a>(sample: &'a Value, kind: &str) -> &'a Value {
     let journals = sample["storage"]["journals"].as_array().expect("journals");
     let [journal] = journals.as_slice() else { panic!("one journal: {sample}") };
-    assert_eq!(journal["file_system"], "ext4", "{sample}");
-    let (least, most) = (number(journal, "bytes_least"), number(journal, "bytes_most"));
-    let bytes = number(journal, "bytes");
-    assert!(
-        least <= bytes && bytes <= most && number(sample, "journal_bytes") == bytes,
-        "{sample}"
-    );
-    (least, most)
+    assert_eq!(journal["file_system"], kind, "{sample}");
+    let [least, bytes, most] = ["bytes_least", "bytes", "bytes_most"].map(|n| number(journal, n));
+    assert!(least <= bytes && bytes <= most, "{sample}");
+    assert_eq!(number(sample, "journal_bytes"), bytes, "{sample}");
+    journal
 }
 
-/// The device of the file system has no other writer. So what it got is the data and the journal; the
-/// bounds of the journal are those that the kernel's rounding leaves.
-fn journal_and_data_are_what_the_device_got(w: &mut World) {
-    let on = FileSystem::made(&w.tool, "journal");
-    on.mount("discard").ok();
+const SYNCS: usize = 500;
+const DATA_BYTES: f64 = (SYNCS * 4096) as f64;
+
+/// A server, otherwise idle, on a file system whose device has no other writer, while a file beside
+/// it grows by a block and a sync at a time. So what the device got is the data and the journal,
+/// within the bounds of the journal that the kernel's rounding leaves.
+fn adds_up_below(w: &World, on: &FileSystem, kind: &str) -> Value {
     let home = w.tool.home_at(on.at.join("d"));
     home.start(&["--innodb-buffer-pool-size=32M", "--sluice-buffer-pool-size=16M"]);
-    const SYNCS: f64 = 500.0;
-    let file = on.at.join("appended");
     let sample = sample_of(w, &home, "8", || {
-        let mut file = fs::File::create(&file).expect("a new file");
-        for _ in 0..SYNCS as usize {
+        let mut file = fs::File::create(on.at.join("appended")).expect("a new file");
+        for _ in 0..SYNCS {
             file.write_all(&[7; 4096]).and_then(|()| file.sync_all()).expect("a durable block");
         }
     });
-    let (least, most) = journal(&sample);
-    let device = number(&sample, "device_bytes");
-    // Each sync of a file that grows commits a transaction: its inode and what else changed.
-    assert!(least > SYNCS * 2.0 * 4096.0, "{sample}");
-    assert!(number(&sample["storage"]["journals"][0], "transactions") >= SYNCS, "{sample}");
-    let data = SYNCS * 4096.0;
-    // The server is idle, but may write something of its own; and metadata reach their places.
+    let journal = journal(&sample, kind);
+    let (least, most) = (number(journal, "bytes_least"), number(journal, "bytes_most"));
+    // The server may write something of its own, and metadata reach their places.
     let rest = number(&sample, "process_bytes") + 1048576.0;
-    let bounds = data + least..data + most + rest;
+    let bounds = DATA_BYTES + least..DATA_BYTES + most + rest;
+    let device = number(&sample, "device_bytes");
     assert!(bounds.contains(&device), "{device} is not in {bounds:?}: {sample}");
+    home.stop();
+    sample
+}
 
-    // A file that goes away is told to the device with the commit of the next transaction.
-    let length = 64 << 20;
-    fs::File::create(&file).and_then(|f| f.set_len(0)).expect("our file");
+fn data_and_journal_of_ext4_are_what_the_device_got(w: &mut World) {
+    let on = FileSystem::ext4(&w.tool, "ext4");
+    on.mount("rw").ok();
+    let sample = adds_up_below(w, &on, "ext4");
+    on.unmount().ok();
+    // Each sync of a file that grows commits a transaction: its inode and what else changed.
+    let journal = journal(&sample, "ext4");
+    assert!(number(journal, "transactions") >= SYNCS as f64, "{sample}");
+    assert!(number(journal, "bytes_least") > DATA_BYTES * 2.0, "{sample}");
+}
+
+fn data_and_journal_of_xfs_are_what_the_device_got(w: &mut World) {
+    let on = FileSystem::xfs(&w.tool, "xfs");
+    on.mount("rw").ok();
+    let sample = adds_up_below(w, &on, "xfs");
+    on.unmount().ok();
+    let journal = journal(&sample, "xfs");
+    assert_eq!(journal["bytes_least"], journal["bytes_most"], "it is counted: {sample}");
+    // A sector at least for each sync.
+    assert!(number(journal, "bytes") >= (SYNCS * 512) as f64, "{sample}");
+}
+
+/// A file that goes away is told to the device with the commit of the next transaction.
+fn discards_are_counted_and_what_is_not_known_is_said(w: &mut World) {
+    let on = FileSystem::ext4(&w.tool, "trim");
+    on.mount("discard").ok();
+    let home = w.tool.home_at(on.at.join("d"));
+    home.start(&["--innodb-buffer-pool-size=32M", "--sluice-buffer-pool-size=16M"]);
+    let (file, length) = (on.at.join("ballast"), 64 << 20);
     run(Command::new("fallocate").args(["-l", &length.to_string()]).arg(&file)).ok();
-    run(&mut Command::new("sync")).ok();
+    let sync = || run(Command::new("sync").arg("-f").arg(&on.at)).ok();
+    sync();
     let sample = sample_of(w, &home, "4", || {
         fs::remove_file(&file).expect("our file");
-        run(Command::new("sync").arg("-f").arg(&on.at)).ok();
+        sync();
     });
     assert!(number(&sample, "discarded_bytes") >= f64::from(length), "{sample}");
-    // A loop device is no NVMe drive: that is said, once, and no number stands there.
-    let missing = sample["missing"].to_string();
-    says("it is no NVMe drive", &missing);
+    // A loop device is no NVMe drive: no number stands there.
     assert_eq!(sample["storage"]["drives"], Value::Array(Vec::new()));
+    says("it is no NVMe drive", &sample["missing"].to_string());
+    let args = ["writes", &home.address(), "--interval", "0.2", "--count", "2"];
+    let shown = run(&mut w.tool.sluice(args));
+    assert_eq!(
+        shown.err.matches("not known: bytes inside of the drive loop").count(),
+        1,
+        "{}",
+        shown.err
+    );
+    is_silent_about("not known", &shown.out);
     home.stop();
     on.unmount().ok();
 }

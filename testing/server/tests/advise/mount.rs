@@ -44,7 +44,7 @@ fn on_file_system(w: &World, on: &FileSystem, options: &str, look: fn(&World, &P
 }
 
 pub fn w19_file_system_works_against_it(w: &mut World) {
-    let on = FileSystem::made(&w.tool, "fs");
+    let on = FileSystem::ext4(&w.tool, "fs");
     on_file_system(w, &on, "data=journal,dirsync,strictatime", |w, _, home| {
         let answer = w.advise_at(home);
         says(&named("W19"), &answer);
