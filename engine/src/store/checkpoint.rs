@@ -14,7 +14,7 @@ use super::engine::{encrypt_note, proof, remove_obsolete, Store};
 use super::mapfile::{self, ChangeLog};
 use super::snapshot::{write_snapshot, Failure, WrittenSnapshot};
 use super::state::Capture;
-use super::superblock::{Claim, Superblock};
+use super::superblock::{KeyClaim, Superblock};
 use crate::base::{Error, Lsn, Result, BLOCK_BYTES};
 use crate::cipher::Oldest;
 use crate::os::planted::{self, Bug};
@@ -184,13 +184,13 @@ impl Store {
     }
 
     /// If there are no pages the newest version is enough for them.
-    fn claim_of(&self, capture: &Capture) -> Claim {
+    fn claim_of(&self, capture: &Capture) -> KeyClaim {
         let pages = match capture.oldest {
             Oldest::Version(version) => Some(version),
             Oldest::None => Some(self.newest_version()),
             Oldest::Foreign | Oldest::Unknown => None,
         };
-        Claim { key: self.under().unwrap_or(0), pages, log: capture.log_claim }
+        KeyClaim { key: self.under().unwrap_or(0), pages, log: capture.log_claim }
     }
 
     /// Writes a new snapshot if the change log is long. The leaves are copied one after the

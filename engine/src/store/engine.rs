@@ -14,7 +14,7 @@ use super::segments::RESERVED_SEGMENTS;
 use super::snapshot::{write_snapshot, Failure, MapSnapshot};
 use super::state::State;
 use super::sums::Sums;
-use super::superblock::{self, Claim, Superblock, SLOTS};
+use super::superblock::{self, KeyClaim, Superblock, SLOTS};
 use super::victim::Collector;
 use super::written::{Cause, WrittenPages};
 use super::{PageWrite, StoreOptions};
@@ -440,7 +440,7 @@ fn write_empty_store(os: &dyn Os, options: &StoreOptions, seed: u32) -> Result<S
         changes_chain: changes.chain(),
         last_batch_at: changes.last_batch_at(),
         proof: proof(options.cipher.as_deref(), None)?,
-        claim: Claim::default(),
+        claim: KeyClaim::default(),
     })
 }
 

@@ -1,6 +1,6 @@
 //! Pages under old keys are written anew: a segment with such a record is read, and its live records move to
 //! another one, as GC moves them. All that is written is under the newest key, so segments say by
-//! themselves when nothing is left; a [`Claim`](super::superblock::Claim) says it to the next life.
+//! themselves when nothing is left; a [`KeyClaim`](super::superblock::KeyClaim) says it to the next life.
 
 use super::counters::add;
 use super::engine::Store;

@@ -5,7 +5,7 @@ use super::map::{Lookup, PageMap};
 use super::record::Packed;
 use super::segments::SegmentTable;
 use super::sums::{Sums, TreeUse};
-use super::superblock::Claim;
+use super::superblock::KeyClaim;
 use super::written::{Cause, WrittenPages};
 use crate::base::{Lsn, PageId, TreeId};
 use crate::cipher::Oldest;
@@ -33,7 +33,7 @@ pub struct State {
     /// What the last checkpoint says of the keys of its pages; while another one writes its superblocks, the
     /// older of both.
     pub durable_oldest: Oldest,
-    /// What the next one is to say of the log: see [`Claim::log`].
+    /// What the next one is to say of the log: see [`KeyClaim::log`].
     pub log_claim: Option<(u32, Lsn)>,
 }
 
@@ -58,7 +58,7 @@ impl State {
         sums: Sums,
         segment_bytes: u64,
         segments: usize,
-        (claim, under): (Claim, Option<u32>),
+        (claim, under): (KeyClaim, Option<u32>),
     ) -> State {
         let oldest = claim.oldest_of_pages(under);
         State {

@@ -48,12 +48,12 @@ pub struct Superblock {
     pub last_batch_at: u64,
     /// Shows whether keys are the right ones, and that the directory may hold encrypted bytes.
     pub proof: Option<[u8; ENVELOPE_BYTES]>,
-    pub claim: Claim,
+    pub claim: KeyClaim,
 }
 
 /// Which versions of a key are enough for all that the superblock names. A thing that is not claimed is not known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Claim {
+pub struct KeyClaim {
     /// The id of the key; 0: plain bytes.
     pub key: u32,
     /// No record that the map names is under an older version, another key, or otherwise than `key` says.
@@ -65,9 +65,9 @@ pub struct Claim {
 const CLAIMS_PAGES: u8 = 1;
 const CLAIMS_LOG: u8 = 2;
 
-impl Claim {
+impl KeyClaim {
     /// Of a directory that was never encrypted.
-    const PLAIN: Claim = Claim { key: 0, pages: Some(0), log: Some((0, Lsn(0))) };
+    const PLAIN: KeyClaim = KeyClaim { key: 0, pages: Some(0), log: Some((0, Lsn(0))) };
 
     /// Nothing is needed to read pages, and the log from the position on that is named.
     pub fn needs_no_key(&self) -> bool {
@@ -104,10 +104,10 @@ impl Claim {
         put_u64(out, log_from.0);
     }
 
-    fn decode(r: &mut Reader<'_>) -> Result<Claim> {
+    fn decode(r: &mut Reader<'_>) -> Result<KeyClaim> {
         let flags = r.u8()?;
         let (key, pages, log) = (r.u32()?, r.u32()?, (r.u32()?, Lsn(r.u64()?)));
-        Ok(Claim {
+        Ok(KeyClaim {
             key,
             pages: (flags & CLAIMS_PAGES != 0).then_some(pages),
             log: (flags & CLAIMS_LOG != 0).then_some(log),
@@ -162,11 +162,11 @@ impl Superblock {
             changes_chain: r.u32()?,
             last_batch_at: r.u64()?,
             proof: None,
-            claim: Claim::PLAIN,
+            claim: KeyClaim::PLAIN,
         };
         if version == formats::ENCRYPTED.store {
             sb.proof = r.take(ENVELOPE_BYTES)?.first_chunk().copied();
-            sb.claim = Claim::decode(&mut r)?;
+            sb.claim = KeyClaim::decode(&mut r)?;
         }
         Ok(sb)
     }

@@ -2,7 +2,7 @@
 
 use super::super::record;
 use super::super::state::State;
-use super::super::superblock::{self, Claim, Superblock};
+use super::super::superblock::{self, KeyClaim, Superblock};
 use super::*;
 use crate::cipher::{Cipher, FixedKeys, Keys, Oldest, ENVELOPE_BYTES};
 use std::sync::atomic::Ordering;
@@ -150,7 +150,7 @@ fn a_record_that_comes_late_under_an_old_key_keeps_it_needed() {
 /// A build that knows of no claims leaves zeros in their place.
 #[test]
 fn zeros_claim_nothing() {
-    let claim = Claim { key: 1, pages: Some(2), log: Some((3, Lsn(4))) };
+    let claim = KeyClaim { key: 1, pages: Some(2), log: Some((3, Lsn(4))) };
     let proof = Some([7; ENVELOPE_BYTES]);
     let sb = Superblock { generation: 1, proof, claim, ..Superblock::default() };
     let mut block = sb.encode();
@@ -160,7 +160,7 @@ fn zeros_claim_nothing() {
     let check = superblock::check_of(&block).to_le_bytes();
     block[12..16].copy_from_slice(&check);
     let read = parsed(&block);
-    assert_eq!((read.proof, read.claim), (proof, Claim::default()));
+    assert_eq!((read.proof, read.claim), (proof, KeyClaim::default()));
     assert!(!read.claim.needs_no_key());
     assert_eq!(read.claim.oldest_of_pages(Some(1)), Oldest::Unknown);
     assert_eq!(read.claim.oldest_of_log(Some(1)), None);
