@@ -2,13 +2,16 @@
 //! bottom-up index creation): each page is written once and nearly full, by one record that has all
 //! of it.
 //!
+//! A builder of a tree that others may read adds its leaves at the tree's end instead (`append`).
+//!
 //! Invariants:
 //! 1. Nobody else uses the tree until [`Builder::finish`] has returned: its root is empty until then,
 //!    and no page that the builder makes is reached from it. A crash in the middle leaves pages of a
-//!    tree that no table names.
+//!    tree that no table names. (`append` has rules of its own.)
 //! 2. A node is closed when the key after it is known: that key makes its high fence, which is the
 //!    low fence of the next one.
 
+use super::admit::Admit;
 use super::codec;
 use super::node::{entry_bytes, fence_prefix_len, separator, BODY_BYTES, CHILD_BYTES, LEVEL_MAX};
 use super::tree::{check_key, check_value, Tree};
@@ -22,7 +25,7 @@ const FILLED_BYTES: usize = BODY_BYTES / 16 * 15;
 
 /// Entries that wait for a node, in one buffer.
 #[derive(Default)]
-struct Pending {
+pub(super) struct Pending {
     bytes: Vec<u8>,
     entries: Vec<(Range<usize>, Range<usize>)>,
 }
@@ -36,11 +39,11 @@ impl Pending {
         self.entries.push((start..middle, middle..self.bytes.len()));
     }
 
-    fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    fn key(&self, i: usize) -> &[u8] {
+    pub fn key(&self, i: usize) -> &[u8] {
         &self.bytes[self.entries[i].0.clone()]
     }
 
@@ -65,9 +68,9 @@ impl Pending {
 
 /// The open node of a level, and entries that may come after it.
 #[derive(Default)]
-struct Level {
-    low: Vec<u8>,
-    pending: Pending,
+pub(super) struct Level {
+    pub low: Vec<u8>,
+    pub pending: Pending,
     /// Entries in a node of their own, with all of their keys.
     whole_bytes: usize,
     /// A node of this level has been closed.
@@ -81,15 +84,23 @@ struct Cut {
 }
 
 pub struct Builder {
-    tree: Arc<Tree>,
-    levels: Vec<Level>,
-    change: Vec<u8>,
+    pub(super) tree: Arc<Tree>,
+    /// Only the leaves, if they are added at the end of the tree.
+    pub(super) levels: Vec<Level>,
+    pub(super) change: Vec<u8>,
+    /// Of a tree that others may read.
+    pub(super) admit: Option<Box<dyn Admit>>,
 }
 
 impl Builder {
     /// Of a tree that was created and has had no entry yet.
     pub fn new(tree: Arc<Tree>) -> Self {
-        Builder { tree, levels: vec![Level::default()], change: Vec::new() }
+        Builder { tree, levels: vec![Level::default()], change: Vec::new(), admit: None }
+    }
+
+    /// Of an empty tree that others may read, and to which nobody else adds: see `append`.
+    pub fn appending(tree: Arc<Tree>, admit: Box<dyn Admit>) -> Self {
+        Builder { admit: Some(admit), ..Builder::new(tree) }
     }
 
     /// Adds an entry; its key is above all that came before.
@@ -108,6 +119,9 @@ impl Builder {
 
     /// The tree has all its entries now.
     pub fn finish(mut self) -> Result<()> {
+        if self.admit.is_some() {
+            return self.close_all(0);
+        }
         let mut level = 0;
         while self.levels[level].has_closed || !self.is_one_node(level) {
             self.close_all(level)?;
@@ -161,6 +175,9 @@ impl Builder {
 
     /// Makes a page of the first entries of a level and tells the level above.
     fn write_node(&mut self, level: usize, entries: usize, high: Option<&[u8]>) -> Result<()> {
+        if self.admit.is_some() {
+            return self.append_leaf(entries, high);
+        }
         let env = Arc::clone(&self.tree.env);
         env.wal.admit_owed()?;
         let page: PageId = env.allocate();
@@ -188,8 +205,13 @@ impl Builder {
         self.tree.bytes.built(appended);
     }
 
-    fn put_node(&mut self, level: usize, entries: usize, high: Option<&[u8]>) -> Result<()> {
-        let Builder { tree, levels, change } = self;
+    pub(super) fn put_node(
+        &mut self,
+        level: usize,
+        entries: usize,
+        high: Option<&[u8]>,
+    ) -> Result<()> {
+        let Builder { tree, levels, change, .. } = self;
         let open = &levels[level];
         change.clear();
         let number = u8::try_from(level).map_err(|_| Error::Refused("too many levels".into()))?;

@@ -22,6 +22,8 @@
 //! A change: descend shared, leaf exclusive -> decide -> fits: log, apply, done. Else release, make
 //! room (drop dead entries, split, grow the root or first make room in the parent), and again.
 
+mod admit;
+mod append;
 mod apply;
 mod bulk;
 mod check;
@@ -47,6 +49,7 @@ mod tree;
 mod tree_bytes;
 mod verify;
 
+pub use admit::Admit;
 pub use apply::change_creates_page;
 pub use bulk::Builder;
 pub use codec::Value;

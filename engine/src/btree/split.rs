@@ -62,7 +62,7 @@ impl Tree {
     }
 
     /// The root's content moves to a new only child.
-    fn grow_root(&self, root: &mut WriteGuard) -> Result<()> {
+    pub(super) fn grow_root(&self, root: &mut WriteGuard) -> Result<()> {
         let child_id = self.env.allocate();
         let mut child = self.env.pool.create(child_id, self.id)?;
         let node = Node::new(root);

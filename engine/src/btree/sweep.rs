@@ -1,9 +1,11 @@
 //! Removing many entries of a leaf at once: one descent, one latch, one record.
 
 use super::codec;
+use super::descend::Goal;
 use super::node::{Node, UNDERFULL_BYTES};
 use super::tree::Tree;
 use crate::base::Result;
+use crate::buffer::Passing;
 
 /// What became of a leaf.
 pub struct Swept {
@@ -19,6 +21,56 @@ impl Tree {
         &self,
         key: &[u8],
         is_unneeded: &mut dyn FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<Swept> {
+        self.sweep_leaf(key, is_unneeded, true)
+    }
+
+    /// The same, and a leaf that became empty stays: for a caller that empties the leaves beside it, too.
+    /// [`Tree::tidy`] merges them then; one by one each merge would log a whole page.
+    pub fn remove_only(
+        &self,
+        key: &[u8],
+        is_unneeded: &mut dyn FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<Swept> {
+        self.sweep_leaf(key, is_unneeded, false)
+    }
+
+    /// Merges the leaf of `key` with a neighbour if it has become small. Answers where to go on, if
+    /// there is more.
+    pub fn tidy(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        let look = || -> Result<(bool, Option<Vec<u8>>)> {
+            let leaf = self.pass_leaf_for(Goal::At(key), &mut Passing::default())?;
+            let node = Node::new(&leaf);
+            let is_small = node.used() < UNDERFULL_BYTES || node.count() == 0;
+            Ok((is_small, node.high().map(<[u8]>::to_vec)))
+        };
+        let (is_small, next) = look()?;
+        if !is_small {
+            return Ok(next);
+        }
+        self.merge_at(key, 0)?;
+        // It may have taken over the next one, and be small still.
+        let (_, after) = look()?;
+        Ok(if after == next { next } else { Some(key.to_vec()) })
+    }
+
+    /// Where the leaf after that of `key` begins, by the node above them: also where the leaf cannot be
+    /// read.
+    pub fn next_leaf(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        let Some(parent) = self.write_at(key, 1)? else { return Ok(None) };
+        let node = Node::new(&parent);
+        let after = node.child_slot(key) + 1;
+        Ok(match after < node.count() {
+            true => Some(node.key(after)),
+            false => node.high().map(<[u8]>::to_vec),
+        })
+    }
+
+    fn sweep_leaf(
+        &self,
+        key: &[u8],
+        is_unneeded: &mut dyn FnMut(&[u8], &[u8]) -> bool,
+        merges: bool,
     ) -> Result<Swept> {
         self.env.wal.admit_owed()?;
         let mut leaf = self.write_leaf(key)?;
@@ -44,7 +96,7 @@ impl Tree {
         let underfull = node.used() < UNDERFULL_BYTES || node.count() == 0;
         let is_root = leaf.page() == self.root;
         drop(leaf);
-        if underfull && !is_root {
+        if merges && underfull && !is_root {
             // The removal itself is done; as in `Tree::change`, tidying up may fail alone.
             let _ = self.merge_at(key, 0);
         }

@@ -74,6 +74,9 @@ pub struct Engine {
     pub(crate) log_keys: LogKeys,
     /// Of copies, in trees that were built at once.
     pub(crate) loaded_rows: AtomicU64,
+    /// Statements that loaded an empty table, and their rows.
+    pub(crate) bulk_inserts: AtomicU64,
+    pub(crate) bulk_rows: AtomicU64,
     /// What the error log was told already.
     pub(crate) reported_damage: Mutex<HashSet<String>>,
     pub(crate) unreadable: Unreadable,
@@ -141,6 +144,8 @@ impl Engine {
             log_shares: LogShares::default(),
             log_keys: parts.log_keys,
             loaded_rows: AtomicU64::new(0),
+            bulk_inserts: AtomicU64::new(0),
+            bulk_rows: AtomicU64::new(0),
             reported_damage: Mutex::ranked(Rank::ReportedDamage, HashSet::default()),
             _lock: parts.lock,
         })

@@ -63,7 +63,9 @@ pub use check::{CheckDepth, TableReport};
 pub use config::{
     Compression, Config, Encryption, FlushAtCommit, Host, Keys, Level, LogCompression, NoHost,
 };
-pub use ddl::{Added, AlteredIndex, Durability, FoundTwice, IndexBuild, TableLoad, Twice};
+pub use ddl::{
+    Added, AlteredIndex, BulkInsert, Durability, FoundTwice, IndexBuild, TableLoad, Twice,
+};
 pub use engine::Engine;
 pub use recovery::Geometry;
 pub use rows::{Entry, Part, RowWrite, TableCursor as Cursor, Trx, Wanted, ABSENT, PART_BYTES_MIN};

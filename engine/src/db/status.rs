@@ -134,6 +134,8 @@ impl Engine {
             ("long_value_chunk_writes", self.long_values.written.load(Ordering::Relaxed)),
             ("long_values_kept", self.long_values.kept.load(Ordering::Relaxed)),
             ("copied_rows_loaded", self.loaded_rows.load(Ordering::Relaxed)),
+            ("bulk_inserts", self.bulk_inserts.load(Ordering::Relaxed)),
+            ("bulk_inserted_rows", self.bulk_rows.load(Ordering::Relaxed)),
         ]
     }
 

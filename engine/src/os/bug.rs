@@ -86,6 +86,9 @@ pub enum Bug {
     SortedRunForgotten,
     /// The rows of a copy are in the trees, and not durable, when the copy is said to be over.
     CopyNotFlushed,
+    /// The record that begins the load of a tree does not say that it is one: what takes it back leaves the
+    /// entries.
+    LoadNotTakenBack,
     /// Segments of the store that a backup reads are reused before it ends.
     BackupSegmentsReused,
     /// The log that a backup is to copy goes as if there was none.
@@ -102,7 +105,7 @@ pub enum Bug {
 
 #[cfg(any(feature = "sim", feature = "planted"))]
 impl Bug {
-    pub const ALL: [Bug; 46] = [
+    pub const ALL: [Bug; 47] = [
         Bug::CommitWithoutFlush,
         Bug::LogWriteNotDurable,
         Bug::CheckpointWithoutStoreSync,
@@ -143,6 +146,7 @@ impl Bug {
         Bug::AlterNotFlushed,
         Bug::SortedRunForgotten,
         Bug::CopyNotFlushed,
+        Bug::LoadNotTakenBack,
         Bug::BackupSegmentsReused,
         Bug::BackupLogFreedEarly,
         Bug::IncrementByLsn,

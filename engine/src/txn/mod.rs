@@ -32,12 +32,14 @@
 
 mod contested;
 mod cursor;
+mod load;
 mod locks;
 mod mover;
 mod prepared;
 mod read;
 mod registry;
 mod revert;
+mod reverting;
 mod session;
 mod snapshot;
 mod table;
@@ -52,6 +54,7 @@ pub use locks::{Enqueued, Granted, LockManager, LockMode, Owner, Ticket};
 pub(crate) use mover::Sweep;
 pub use read::{ReadMode, WaitPolicy};
 pub use registry::{OpenTxn, PurgeItem, Registry};
+pub use reverting::Reverting;
 pub use session::{
     Context, Savepoint, Session, Stopped, RECORD_ABORT, RECORD_COMMIT, RECORD_PREPARE,
     RECORD_REVERTED,

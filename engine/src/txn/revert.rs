@@ -5,6 +5,7 @@
 //! version LSN are still those of the record, checked under the leaf's exclusive latch.
 
 use super::registry::{OpenTxn, PurgeItem};
+use super::reverting::Reverting;
 use super::session::{Context, Stopped, RECORD_REVERTED};
 use super::trees::TreeGate;
 use super::versions::{Note, VersionReader, VersionRecord};
@@ -87,6 +88,10 @@ impl Context {
         lsn: Lsn,
         record: VersionRecord,
     ) -> Result<RevertStep> {
+        if record.loads {
+            self.revert_load(&record, (txn, lsn))?;
+            return Ok(RevertStep { previous: record.previous_lsn, reverted: None });
+        }
         let is_there = self.revert_version(txn, lsn, &record)?;
         // An earlier version of its own keeps the row locked by its id.
         let is_own = |older: &[u8]| EntryHeader::split(older).is_ok_and(|(h, _)| h.txn == txn);
@@ -192,7 +197,12 @@ impl Context {
 
     /// `instead`, if `done` failed at damage and its work was put aside. To be asked once for each
     /// error: the judge counts the tries.
-    fn unless_put_aside<T>(&self, work: Stopped, done: Result<T>, instead: T) -> Result<T> {
+    pub(super) fn unless_put_aside<T>(
+        &self,
+        work: Stopped,
+        done: Result<T>,
+        instead: T,
+    ) -> Result<T> {
         let aside = |error: &Error| self.put_aside.get().is_some_and(|put| put(work, error));
         match done {
             Err(error) if error.is_bad_read() && aside(&error) => Ok(instead),
@@ -240,11 +250,11 @@ impl Context {
     }
 
     fn revert_some(&self, budget: usize) -> Result<bool> {
-        let mut ahead = self.reverting.lock();
+        let mut reverting = self.reverting.lock();
         let mut left = budget;
         while left > 0 {
             let Some(open) = self.to_revert.lock().front().cloned() else { return Ok(false) };
-            let lsn = match self.revert_piece(&open, &mut left, &mut ahead) {
+            let lsn = match self.revert_piece(&open, &mut left, &mut reverting) {
                 // A chain that cannot be read does not keep those after it waiting.
                 Err(error) if error.is_bad_read() => {
                     self.to_revert.lock().rotate_left(1);
@@ -266,12 +276,22 @@ impl Context {
     /// Reverts the youngest records that are left of a transaction; answers the next one. Entries
     /// that were inserted go at the end, leaf by leaf: no older record of the transaction is
     /// about any of them. Work that a damaged page stops is put aside: nobody waits for an answer.
-    fn revert_piece(&self, open: &OpenTxn, left: &mut usize, ahead: &mut ReadAhead) -> Result<Lsn> {
+    fn revert_piece(
+        &self,
+        open: &OpenTxn,
+        left: &mut usize,
+        reverting: &mut Reverting,
+    ) -> Result<Lsn> {
         let mut inserted: BTreeMap<TreeId, BTreeMap<Vec<u8>, Lsn>> = BTreeMap::new();
         let mut lsn = open.last_lsn();
         while *left > 0 && lsn != Lsn::ZERO {
-            let record = self.own_version(open.id, lsn, ahead)?;
-            if record.replaced.is_some() {
+            let record = self.own_version(open.id, lsn, &mut reverting.ahead)?;
+            if record.loads {
+                let stands = (open.id, lsn);
+                if !self.revert_load_some(&record, stands, &mut reverting.sweep, left)? {
+                    break;
+                }
+            } else if record.replaced.is_some() {
                 let done = self.revert_version(open.id, lsn, &record);
                 self.unless_put_aside(Stopped::Page(record.tree), done, false)?;
             } else {
@@ -279,7 +299,7 @@ impl Context {
                 entries.entry(record.key).or_insert(lsn);
             }
             lsn = record.previous_lsn;
-            *left -= 1;
+            *left = left.saturating_sub(1);
         }
         for (tree, entries) in inserted {
             self.remove_inserted(tree, open.id, &entries)?;

@@ -7,6 +7,7 @@
 //! ```
 
 use super::registry::{OpenTxn, PurgeItem, Registry};
+use super::reverting::Reverting;
 use super::trees::Trees;
 use super::versions::{OldVersions, VersionReader};
 use super::{Isolation, LockManager, Owner, Snapshot, TxnTable};
@@ -61,7 +62,7 @@ pub struct Context {
     pub put_aside: OnceLock<Box<PutAside>>,
     /// Of the threads that purge and revert: each keeps the log that it has just read.
     pub purging: Mutex<ReadAhead>,
-    pub reverting: Mutex<ReadAhead>,
+    pub reverting: Mutex<Reverting>,
     /// The last step of the revert ended well and left work.
     pub revert_goes_on: AtomicBool,
     /// See [`Context::take_met_rolled_back`].
@@ -111,6 +112,8 @@ pub struct Session {
     /// The last row locked by a read was not locked by this transaction before.
     pub(crate) lock_is_new: bool,
     is_detached: bool,
+    /// The first record of the table that is being loaded, until that is taken back.
+    pub(super) loads_from: Option<Lsn>,
     /// Where the last older version was read.
     pub(crate) reader: Mutex<VersionReader>,
 }
@@ -133,6 +136,7 @@ impl Session {
             let_go: Vec::new(),
             lock_is_new: false,
             is_detached: false,
+            loads_from: None,
             reader: Mutex::ranked(Rank::SessionReadAhead, VersionReader::default()),
         }
     }
@@ -313,6 +317,7 @@ impl Session {
         self.drop_snapshot();
         self.keep_written();
         self.let_go.clear();
+        self.loads_from = None;
         self.writes = 0;
         self.wrote.clear();
         self.ctx.locks.release_all(&self.owner);

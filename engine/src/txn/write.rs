@@ -243,6 +243,9 @@ impl Session {
         let mut lsn = open.last_lsn();
         let mut ahead = ReadAhead::backward();
         let mut freed = Vec::new();
+        if self.loads_from.is_some_and(|from| target < from) {
+            self.loads_from = None;
+        }
         while lsn > target {
             let record = self.ctx.own_version(open.id, lsn, &mut ahead)?;
             if self.replaced_row(open.id, &record)? {
@@ -295,6 +298,7 @@ fn new_version<'p>(
         key,
         replaced: current,
         deletes: flags & DELETED != 0,
+        loads: false,
     };
     let value = Value::Version { flags, txn: open.id, payload };
     EntryEdit::Put { value, note: note.encode().into() }

@@ -1,13 +1,13 @@
 //! A table that a statement fills before anybody sees it, as a server does with ALTER TABLE
 //! and CREATE TABLE ... SELECT: made under another name, loaded, renamed. Once the rows are loaded the server
 //! notes in a log of its own that the table goes to its name, and does that after a crash; before, it
-//! drops what is there.
+//! drops what is there. And a table that a large INSERT of a transaction fills.
 
 use crate::operator::SESSION_OF_DDL;
 use crate::row::{spec, Row, Rows};
 use crate::world::Life;
 use sluice_engine::base::{Error, Lsn, Result};
-use sluice_engine::db::{take_ddl_ends, Added, Engine, Table, TableLoad};
+use sluice_engine::db::{take_ddl_ends, Added, BulkInsert, Engine, Table, TableLoad, Trx};
 use sluice_engine::os::sim::SimRng;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -29,6 +29,35 @@ pub fn random_rows(rng: &mut SimRng, ids: u64, filler_bytes: u64) -> Rows {
         }
     }
     rows
+}
+
+/// Mostly that of the keys.
+pub fn in_some_order<'r>(rng: &mut SimRng, rows: &'r Rows) -> Vec<&'r Row> {
+    let mut order: Vec<&Row> = rows.values().collect();
+    match rng.below(10) {
+        // The first rows tell that they are not in order.
+        0 | 1 => order.reverse(),
+        2 | 3 if !order.is_empty() => {
+            let late = rng.below(order.len() as u64) as usize;
+            order[late..].rotate_left(1);
+        }
+        _ => {}
+    }
+    order
+}
+
+/// As INSERT ... SELECT does, with so many bytes of rows one by one first. After an error the caller takes the statement back.
+pub fn insert_all(
+    trx: &mut Trx,
+    table: &Arc<Table>,
+    rows: &[&Row],
+    first_bytes: u64,
+) -> Result<()> {
+    let mut bulk = BulkInsert::new(table, first_bytes as usize);
+    for row in rows {
+        row.with(|write| bulk.insert(trx, write, &|| false))?;
+    }
+    bulk.end(trx, &|| false)
 }
 
 /// Makes the table `name` of all rows at once, and answers where it came to its name, if it did.
@@ -62,16 +91,7 @@ fn prepare(engine: &Engine) -> Result<()> {
 /// False: the statement has given up.
 fn fill(engine: &Arc<Engine>, rows: &Rows, rng: &mut SimRng) -> Result<bool> {
     let table = engine.table(COPIED)?.ok_or(Error::NotFound)?;
-    let mut order: Vec<&Row> = rows.values().collect();
-    match rng.below(10) {
-        // The first rows tell that they are not in order.
-        0 | 1 => order.reverse(),
-        2 | 3 if !order.is_empty() => {
-            let late = rng.below(order.len() as u64) as usize;
-            order[late..].rotate_left(1);
-        }
-        _ => {}
-    }
+    let order = in_some_order(rng, rows);
     let mut load = engine.load_table(&table)?.expect("it is empty");
     let gives_up = rng.chance(10);
     let stop = rng.below(1 + order.len() as u64) as usize;

@@ -130,6 +130,8 @@ pub struct Habits {
     pub ddl_trouble_percent: u64,
     /// Before so many of a hundred orders of the operator there is no space for images of pages.
     pub image_trouble_percent: u64,
+    /// So many of a hundred statements fill a table that looks empty, if the one that they choose does.
+    pub fill_percent: u64,
     /// Commits are never flushed by themselves.
     pub never_flushes: bool,
 }
@@ -195,6 +197,7 @@ impl Limits {
             drop_percent: 0,
             ddl_trouble_percent: 0,
             image_trouble_percent: 0,
+            fill_percent: 40,
             never_flushes: false,
         };
         Limits {

@@ -1,6 +1,7 @@
 //! One session: transactions of many kinds, each read and write compared with the model.
 
 use crate::check;
+use crate::loading;
 use crate::locks::{Holder, Place};
 use crate::model::{Changes, Model, TableKey, Xid};
 use crate::row::{name_of, Parts, Row, Rows};
@@ -15,6 +16,9 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
+
+/// Tells what sessions draw for tables that they fill from the rest.
+const FILL_SALT: u64 = 0xF1_11;
 
 /// Power is off, or the machine is sick: what was under way is in doubt.
 pub struct PowerOff;
@@ -39,6 +43,8 @@ pub struct Session {
     life: Arc<Life>,
     number: u64,
     rng: SimRng,
+    /// For tables that are filled at once, so that the rest of a seed stays as it is without them.
+    fill_rng: SimRng,
     trx: Trx,
     changes: Changes,
     used: BTreeMap<String, Use>,
@@ -69,6 +75,7 @@ impl Session {
             life,
             number,
             rng,
+            fill_rng: SimRng::new(seed ^ FILL_SALT),
             trx,
             changes: Changes::new(),
             used: BTreeMap::new(),
@@ -282,6 +289,12 @@ impl Session {
 
     /// Some row operations that succeed or fail together.
     fn statement(&mut self) -> Flow {
+        if self.fill_rng.chance(self.life.habits.fill_percent) {
+            let found = self.some_empty_table();
+            if let Some((key, table)) = found {
+                return self.fill(key, &table);
+            }
+        }
         let before = self.changes.clone();
         let mark = self.model().locks.mark(self.holder);
         for _ in 0..1 + self.rng.below(3) {
@@ -304,6 +317,52 @@ impl Session {
             self.powered(undone)?;
             self.changes = before;
         }
+        Ok(())
+    }
+
+    /// One that has no row of a commit or of this transaction.
+    fn some_empty_table(&mut self) -> Option<(TableKey, Arc<Table>)> {
+        let names: Vec<String> = self.model().names.keys().cloned().collect();
+        let at = self.fill_rng.below(1 + names.len() as u64) as usize;
+        let (key, table) = self.use_table(names.get(at)?)?;
+        self.newest(key).is_empty().then_some((key, table))
+    }
+
+    /// A statement that fills a table that looks empty, from all rows at once if it is.
+    fn fill(&mut self, key: TableKey, table: &Arc<Table>) -> Flow {
+        if self.trx.has_snapshot() && self.model().is_younger(key, self.snapshot_ddl) {
+            return Ok(());
+        }
+        let (before, mark) = (self.changes.clone(), self.model().locks.mark(self.holder));
+        let habits = &self.life.habits;
+        let rows = loading::random_rows(&mut self.fill_rng, habits.ids, habits.filler_bytes);
+        let mut order = loading::in_some_order(&mut self.fill_rng, &rows);
+        let has_twin = self.fill_rng.chance(10) && !order.is_empty();
+        if has_twin {
+            order.push(order[self.fill_rng.below(order.len() as u64) as usize]);
+        }
+        let gives_up = self.fill_rng.chance(10);
+        let first_bytes = self.fill_rng.below(1500);
+        let outcome = self.asking(|trx| loading::insert_all(trx, table, &order, first_bytes));
+        let is_refused = matches!(outcome, Err(Error::Duplicate));
+        if is_refused {
+            assert!(has_twin || !self.newest(key).is_empty(), "no duplicate, but refused");
+        } else if self.explained(outcome)?.is_some() && !gives_up {
+            assert!(!has_twin, "a duplicate went into {}", table.name());
+            for (id, row) in rows {
+                self.took(key, Place::Insert { id });
+                self.changes.insert((key, id), Some(row));
+            }
+            return Ok(());
+        }
+        if self.is_victim {
+            self.forget();
+            return Ok(());
+        }
+        self.model().locks.undo_to(self.holder, mark);
+        let undone = self.trx.statement_rollback();
+        self.powered(undone)?;
+        self.changes = before;
         Ok(())
     }
 

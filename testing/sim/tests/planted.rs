@@ -176,6 +176,10 @@ fn copy_not_flushed() {
     is_found(Bug::CopyNotFlushed);
 }
 
+fn load_not_taken_back() {
+    is_found(Bug::LoadNotTakenBack);
+}
+
 fn backup_segments_reused() {
     is_found(Bug::BackupSegmentsReused);
 }
@@ -242,6 +246,7 @@ fn main() {
         alter_not_flushed,
         sorted_run_forgotten,
         copy_not_flushed,
+        load_not_taken_back,
         backup_segments_reused,
         backup_log_freed_early,
         increment_by_lsn,

@@ -6,8 +6,11 @@
 //!    yet is no error of theirs ([`Durability`]). CREATE and DROP do not tell the two apart.
 //! 3. Trees that go are closed at once; their pages are freed in the background.
 //! 4. What no transaction wrote is built in trees that nobody else can reach (`index_build`, `table_load`).
+//!    A large INSERT of a transaction into an empty table is built in the table's own trees (`bulk_insert`).
 
 mod admission;
+mod author;
+mod bulk_insert;
 mod durability;
 mod index_build;
 mod row_tree;
@@ -15,6 +18,7 @@ pub(super) mod sorter;
 mod statements;
 mod table_load;
 
+pub use bulk_insert::BulkInsert;
 pub use durability::Durability;
 pub use index_build::{AlteredIndex, FoundTwice, IndexBuild};
 pub(super) use statements::compression_of;

@@ -69,10 +69,10 @@ impl RowTree {
         Ok(())
     }
 
-    /// All rows are in. The answer has them all, if the tree is still to be built.
-    pub fn finish(self) -> Result<Option<Sorter>> {
+    /// All rows are in. The answer has them all, if the tree is still to be built, and its builder.
+    pub fn finish(self) -> Result<Option<(Sorter, Builder)>> {
         match self.sorting {
-            Some(sorting) => Ok(Some(sorting.sorter)),
+            Some(sorting) => Ok(Some((sorting.sorter, self.builder))),
             None => self.builder.finish().map(|()| None),
         }
     }

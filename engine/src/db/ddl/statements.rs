@@ -14,7 +14,7 @@ use crate::db::callbacks::Killed;
 use crate::db::engine::Engine;
 use crate::db::lease::Purpose;
 use crate::db::records::RECORD_DROP_TREES;
-use crate::db::tables::{Counters, HiddenKey, IndexSpec, Table, TableSpec};
+use crate::db::tables::{Counters, IndexSpec, Table, TableSpec};
 use crate::os::planted::{self, Bug};
 use crate::store::Compression;
 use crate::txn::Session;
@@ -67,7 +67,7 @@ impl Engine {
         let end = self.commit_ddl(session, made).inspect_err(|_| self.forget_trees(&def))?;
         let autoinc = def.autoinc_start;
         let table = self.table_from_def(name, def, self.created(is_temporary), {
-            Counters::new(autoinc, HiddenKey::first()).temporary(is_temporary)
+            Counters::of_new_trees(autoinc).temporary(is_temporary)
         })?;
         self.schema.tables.write().insert(name.to_owned(), table);
         self.wal.flush_to(end).inspect_err(|_| drop(self.drop_logged(name)))
@@ -174,7 +174,7 @@ impl Engine {
         let end = self.commit_ddl(session, replaced).inspect_err(|_| self.forget_trees(&def))?;
         let is_temporary = old.counters.is_temporary;
         let table = self.table_from_def(name, def, self.created(is_temporary), {
-            Counters::new(autoinc_start, HiddenKey::first()).temporary(is_temporary)
+            Counters::of_new_trees(autoinc_start).temporary(is_temporary)
         })?;
         self.schema.tables.write().insert(name.to_owned(), table);
         old.retire();

@@ -1,6 +1,7 @@
 //! The rows of a table that nobody else can see yet, built at once: the tree of long values, and the clustered
 //! tree if rows come in order (`row_tree`), bottom up as rows come; the other trees from sorted entries at
-//! the end.
+//! the end. A statement that inserts into an empty table loads it in the same way, with leaves that others may
+//! read (`bulk_insert`): then the entries are its transaction's, and 1, 3, 4 and 5 do not hold.
 //!
 //! Invariants:
 //! 1. The caller has made the table in this statement, keeps everybody from it until [`Engine::end_copy`] has
@@ -15,17 +16,16 @@
 //! 5. After [`Engine::end_copy`] the rows are durable (rules M18).
 
 use super::admission::Admission;
-use super::index_build::NOBODY;
+use super::author::Author;
 use super::row_tree::{RowTree, ARRIVAL_BYTES};
 use super::sorter::{Sorter, MEMORY_BYTES};
-use crate::base::{Error, Result, ENTRY_HEADER_BYTES};
+use crate::base::{EntryHeader, Error, Result, ENTRY_HEADER_BYTES};
 use crate::btree::Builder;
 use crate::db::callbacks::Killed;
 use crate::db::engine::Engine;
 use crate::db::rows::{place_new, Reference, RowWrite, CHUNK_BYTES};
 use crate::db::tables::Table;
 use crate::os::planted::{self, Bug};
-use crate::txn::TreeGate;
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 
@@ -55,6 +55,7 @@ pub struct Twice {
 struct LongValues {
     engine: Arc<Engine>,
     builder: Builder,
+    header: EntryHeader,
     sequence: u32,
     entry: Vec<u8>,
 }
@@ -68,6 +69,7 @@ pub struct TableLoad {
     /// One for each other index.
     sorters: Vec<Sorter>,
     came: u64,
+    author: Author,
     admission: Admission,
     entry: Vec<u8>,
     scratch: Vec<u8>,
@@ -77,35 +79,10 @@ pub struct TableLoad {
 impl Engine {
     /// Begins to fill a table. None: it has had rows, so they go in one by one.
     pub fn load_table(self: &Arc<Self>, table: &Arc<Table>) -> Result<Option<TableLoad>> {
-        let mut gates = table.gates.iter().chain([&table.long_values]);
-        if table.has_changed() || !gates.try_fold(true, |all, g| Ok(all && is_empty(g)?))? {
+        if table.has_changed() || !has_no_entry(table)? {
             return Ok(None);
         }
-        let memory_bytes = MEMORY_BYTES.min(SORTERS_BYTES / table.gates.len());
-        let mut sorters = table.def.indexes.iter().zip(&table.gates).map(|(index, gate)| {
-            let dir = &self.config.data_dir;
-            Sorter::new(Arc::clone(&self.os), dir, index.tree.0, memory_bytes)
-                .hiding(self.encrypts())
-                .counted_by(gate.tree().bytes())
-        });
-        let of_rows = sorters.next().ok_or(Error::NotFound)?;
-        Ok(Some(TableLoad {
-            rows: RowTree::new(Builder::new(table.gates[0].shared_tree()), of_rows, memory_bytes),
-            long: LongValues {
-                engine: Arc::clone(self),
-                builder: Builder::new(table.long_values.shared_tree()),
-                sequence: 0,
-                entry: Vec::new(),
-            },
-            sorters: sorters.collect(),
-            engine: Arc::clone(self),
-            table: Arc::clone(table),
-            came: 0,
-            admission: Admission::default(),
-            entry: Vec::new(),
-            scratch: Vec::new(),
-            has_failed: false,
-        }))
+        TableLoad::new(self, table, Author::nobody(table.gates.len())).map(Some)
     }
 
     /// A copy into these tables has come to its end: its rows are durable. From now on snapshots that
@@ -131,11 +108,12 @@ impl LongValues {
         killed: &Killed<'_>,
     ) -> Result<Reference> {
         self.sequence = self.sequence.checked_add(1).ok_or_else(too_many)?;
-        let reference = Reference { id: 0, sequence: self.sequence, bytes: value.len() };
+        let (id, sequence) = (self.header.txn.0, self.sequence);
+        let reference = Reference { id, sequence, bytes: value.len() };
         for (chunk, bytes) in (0..).zip(value.chunks(CHUNK_BYTES)) {
             admission.ask(&self.engine, bytes.len(), killed)?;
             self.entry.clear();
-            NOBODY.put(&mut self.entry);
+            self.header.put(&mut self.entry);
             self.entry.extend_from_slice(bytes);
             self.builder.push(&reference.key(chunk), &self.entry)?;
             self.engine.long_values.written.fetch_add(1, Ordering::Relaxed);
@@ -145,12 +123,57 @@ impl LongValues {
 }
 
 impl TableLoad {
+    /// Of a table whose trees have no entry.
+    pub(super) fn new(
+        engine: &Arc<Engine>,
+        table: &Arc<Table>,
+        mut author: Author,
+    ) -> Result<TableLoad> {
+        let memory_bytes = MEMORY_BYTES.min(SORTERS_BYTES / table.gates.len());
+        let mut sorters = table.def.indexes.iter().zip(&table.gates).map(|(index, gate)| {
+            let dir = &engine.config.data_dir;
+            Sorter::new(Arc::clone(&engine.os), dir, index.tree.0, memory_bytes)
+                .hiding(engine.encrypts())
+                .counted_by(gate.tree().bytes())
+        });
+        let of_rows = sorters.next().ok_or(Error::NotFound)?;
+        let long = LongValues {
+            engine: Arc::clone(engine),
+            builder: author.builder(&table.long_values),
+            header: author.of_long_values,
+            sequence: author.long_sequence,
+            entry: Vec::new(),
+        };
+        Ok(TableLoad {
+            rows: RowTree::new(author.builder(&table.gates[0]), of_rows, memory_bytes),
+            long,
+            sorters: sorters.collect(),
+            engine: Arc::clone(engine),
+            table: Arc::clone(table),
+            came: 0,
+            author,
+            admission: Admission::default(),
+            entry: Vec::new(),
+            scratch: Vec::new(),
+            has_failed: false,
+        })
+    }
+
     pub fn table(&self) -> &Arc<Table> {
         &self.table
     }
 
     /// After an error the table can only be dropped.
     pub fn add(&mut self, row: &RowWrite<'_>, killed: &Killed<'_>) -> Result<Added> {
+        let added = self.take(row, killed)?;
+        if added == Added::Done {
+            self.table.counters.remembered.row_inserted();
+        }
+        Ok(added)
+    }
+
+    /// A row that was counted.
+    pub(super) fn take(&mut self, row: &RowWrite<'_>, killed: &Killed<'_>) -> Result<Added> {
         assert_eq!(row.entries.len(), self.table.gates.len(), "one entry for each index");
         self.check()?;
         let key = row.entries[0].key;
@@ -161,9 +184,18 @@ impl TableLoad {
         self.has_failed = added.is_err();
         added.map(|()| {
             self.came += 1;
-            self.table.counters.remembered.row_inserted();
             Added::Done
         })
+    }
+
+    /// So many rows came.
+    pub(super) fn came(&self) -> u64 {
+        self.came
+    }
+
+    /// Of the last long value.
+    pub(super) fn long_sequence(&self) -> u32 {
+        self.long.sequence
     }
 
     fn check(&self) -> Result<()> {
@@ -175,13 +207,23 @@ impl TableLoad {
 
     fn add_entries(&mut self, row: &RowWrite<'_>, killed: &Killed<'_>) -> Result<()> {
         let TableLoad {
-            engine, table, rows, long, sorters, came, admission, entry, scratch, ..
+            engine,
+            table,
+            rows,
+            long,
+            sorters,
+            came,
+            author,
+            admission,
+            entry,
+            scratch,
+            ..
         } = self;
         let bytes = row.entries.iter().map(|entry| entry.key.len() + entry.payload.len()).sum();
         admission.ask(engine, bytes, killed)?;
         for (index, new) in row.entries.iter().enumerate() {
             entry.clear();
-            NOBODY.put(entry);
+            author.of_entries[index].put(entry);
             place_new(new, scratch, &mut |value| long.write(value, admission, killed))?.put(entry);
             if index == 0 {
                 let ask = &mut |bytes| admission.ask(engine, bytes, killed);
@@ -200,20 +242,23 @@ impl TableLoad {
     /// at which an insert of one after the other would have stopped.
     pub fn finish(self, killed: &Killed<'_>) -> Result<Option<Twice>> {
         self.check()?;
-        let TableLoad { engine, table, rows, long, sorters, came, admission, .. } = self;
+        let TableLoad { engine, table, rows, long, sorters, came, mut author, admission, .. } =
+            self;
         // These and the rows come first: the row of a duplicate is read, for the message.
         long.builder.finish()?;
+        let count = author.counter(&engine);
         let mut making = Making { engine: &engine, table: &table, twice: None, admission, killed };
-        if let Some(sorter) = rows.finish()? {
-            making.index(0, sorter)?;
+        if let Some((sorter, builder)) = rows.finish()? {
+            making.index(0, sorter, builder)?;
         }
         for (index, sorter) in (1..).zip(sorters) {
-            making.index(index, sorter)?;
+            let builder = author.builder(&table.gates[index]);
+            making.index(index, sorter, builder)?;
         }
         if making.twice.is_some() {
             return Ok(making.twice);
         }
-        engine.loaded_rows.fetch_add(came, Ordering::Relaxed);
+        count.fetch_add(came, Ordering::Relaxed);
         Ok(None)
     }
 }
@@ -230,13 +275,12 @@ struct Making<'a> {
 impl Making<'_> {
     /// Makes the tree of an index. Of rows with one key the clustered one has the first that came; the
     /// others are not made once a key was there twice.
-    fn index(&mut self, index: usize, sorter: Sorter) -> Result<()> {
+    fn index(&mut self, index: usize, sorter: Sorter, mut builder: Builder) -> Result<()> {
         let is_unique = self.table.def.indexes[index].unique;
         if self.twice.is_some() && !is_unique {
             return Ok(());
         }
         let arrival_bytes = if is_unique { ARRIVAL_BYTES } else { 0 };
-        let mut builder = Builder::new(self.table.gates[index].shared_tree());
         let mut sorted = sorter.finish()?;
         let (mut key, mut value) = (Vec::new(), Vec::new());
         // The first of the rows with the last key.
@@ -289,8 +333,10 @@ fn arrival(value: &[u8]) -> u64 {
     value.last_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes))
 }
 
-fn is_empty(gate: &TreeGate) -> Result<bool> {
-    gate.tree().is_empty()
+/// No tree of the table has an entry, not even one that is deleted.
+pub(super) fn has_no_entry(table: &Table) -> Result<bool> {
+    let mut gates = table.gates.iter().chain([&table.long_values]);
+    gates.try_fold(true, |all, gate| Ok(all && gate.tree().is_empty()?))
 }
 
 #[cold]

@@ -119,7 +119,11 @@ fn describe_tree(payload: &[u8], line: &mut LogLine) -> Result<()> {
     line.tree = Some(record.tree);
     if let Some(note) = Note::decode(record.note)? {
         line.txn = Some(note.txn);
-        let what = if note.deletes { "delete" } else { "write" };
+        let what = match (note.deletes, note.loads) {
+            (true, _) => "delete",
+            (false, true) => "load",
+            (false, false) => "write",
+        };
         let replaced = note.replaced.map_or(0, <[u8]>::len);
         let _ = write!(
             line.detail,

@@ -22,8 +22,8 @@ use crate::os::sync::{Mutex, Ranked};
 use crate::os::Os;
 use crate::store::{Store, StoreOptions};
 use crate::txn::{
-    Context, LockManager, OldVersions, OpenTxn, PurgeItem, Registry, Trees, TxnState, TxnTable,
-    Unsettled, OLD_VERSIONS_TREE,
+    Context, LockManager, OldVersions, OpenTxn, PurgeItem, Registry, Reverting, Trees, TxnState,
+    TxnTable, Unsettled, OLD_VERSIONS_TREE,
 };
 use crate::wal::{ReadAhead, Wal, WalAnchor, WalOptions};
 use std::path::{Path, PathBuf};
@@ -303,7 +303,7 @@ impl Opening {
             old: OldVersions::default(),
             to_revert: Mutex::ranked(Rank::ToRevert, Default::default()),
             purging: Mutex::ranked(Rank::PurgeReadAhead, ReadAhead::forward()),
-            reverting: Mutex::ranked(Rank::RevertReadAhead, ReadAhead::backward()),
+            reverting: Mutex::ranked(Rank::RevertReadAhead, Reverting::default()),
             revert_goes_on: Default::default(),
             met_rolled_back: Default::default(),
             marks_left: Default::default(),

@@ -180,10 +180,23 @@ impl Trx {
     }
 
     pub fn insert(&mut self, table: &Table, row: &RowWrite<'_>) -> Result<()> {
-        self.session.note_table(table.clustered());
-        self.row_operation(Purpose::Add, |trx| trx.insert_entries(table, row))?;
+        self.insert_again(table, row)?;
         table.counters.remembered.row_inserted();
         Ok(())
+    }
+
+    /// A row that was inserted, counted and taken back.
+    pub(in crate::db) fn insert_again(&mut self, table: &Table, row: &RowWrite<'_>) -> Result<()> {
+        self.session.note_table(table.clustered());
+        self.row_operation(Purpose::Add, |trx| trx.insert_entries(table, row))
+    }
+
+    /// The error of a wait. The victim of a deadlock lets go of everything at once.
+    pub(in crate::db) fn end_if_victim(&mut self, error: Error) -> Error {
+        if matches!(error, Error::Deadlock) {
+            self.rollback();
+        }
+        error
     }
 
     pub fn update(&mut self, table: &Table, old: &RowWrite<'_>, new: &RowWrite<'_>) -> Result<()> {

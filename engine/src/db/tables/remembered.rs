@@ -41,6 +41,13 @@ pub(crate) struct Mark {
     grown: i64,
 }
 
+impl Mark {
+    /// So many rows went in, and nothing else happened.
+    pub fn of_inserts(rows: u64) -> Mark {
+        Mark { changes: rows, grown: rows as i64 }
+    }
+}
+
 #[derive(Clone, Default)]
 pub(crate) struct Known {
     pub statistics: Option<Arc<TableStatistics>>,

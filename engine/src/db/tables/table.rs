@@ -45,6 +45,8 @@ pub(crate) struct Counters {
     hidden_key: HiddenKey,
     /// Truncated or dropped: the name means another table now, or none.
     retired: AtomicBool,
+    /// The trees were made in this life of the engine, and were empty when these counters began.
+    pub(crate) trees_are_new: bool,
     /// The table belongs to one session, and is gone after a restart.
     pub(crate) is_temporary: bool,
     pub(crate) remembered: Remembered,
@@ -66,6 +68,11 @@ pub struct Table {
 }
 
 impl Counters {
+    /// Of a table that was just made.
+    pub(crate) fn of_new_trees(autoinc: u64) -> Self {
+        Counters { trees_are_new: true, ..Counters::new(autoinc, HiddenKey::first()) }
+    }
+
     pub(crate) fn new(autoinc: u64, hidden_key: HiddenKey) -> Self {
         Counters {
             autoinc: Mutex::ranked(
@@ -74,6 +81,7 @@ impl Counters {
             ),
             hidden_key,
             retired: AtomicBool::new(false),
+            trees_are_new: false,
             is_temporary: false,
             remembered: Remembered::default(),
         }
@@ -86,6 +94,7 @@ impl Counters {
             autoinc: Mutex::ranked(Rank::Autoinc, Autoinc { next, kept }),
             hidden_key: self.hidden_key.carried_over(),
             retired: AtomicBool::new(false),
+            trees_are_new: self.trees_are_new && self.remembered.mark() == Mark::default(),
             is_temporary: self.is_temporary,
             remembered: Remembered::default(),
         }

@@ -79,12 +79,18 @@ fn fuzz_log_records() {
         key: b"key",
         replaced: Some(&[0; 20]),
         deletes: false,
+        loads: false,
     };
+    let load = Note { key: b"", replaced: None, loads: true, ..version }.encode();
     let note = version.encode();
     let mut tree = vec![note.len() as u8];
     tree.extend_from_slice(&note);
     tree.extend_from_slice(&[16, 1, 7, 2, 9, 0, 0]);
-    let records = [(1, tree), (2, vec![9]), (4, b"\x09xid".to_vec()), (6, vec![1, 5])];
+    let mut loading = vec![load.len() as u8];
+    loading.extend_from_slice(&load);
+    loading.extend_from_slice(&[16, 0, 0]);
+    let records =
+        [(1, tree), (1, loading), (2, vec![9]), (4, b"\x09xid".to_vec()), (6, vec![1, 5])];
     let more = [(7, vec![2, 16, 17]), (16, vec![7, 16]), (5, vec![9]), (3, vec![9])];
     let corpus: Vec<Vec<u8>> = records
         .iter()

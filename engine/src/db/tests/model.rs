@@ -10,6 +10,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
+mod bulk;
 mod loads;
 mod old_versions;
 mod overtaken;

@@ -11,6 +11,8 @@ pub(crate) struct VersionRecord {
     pub key: Vec<u8>,
     pub replaced: Option<Vec<u8>>,
     pub deletes: bool,
+    /// All entries that name the record are its versions.
+    pub loads: bool,
 }
 
 impl VersionRecord {
@@ -22,6 +24,7 @@ impl VersionRecord {
             key: note.key.to_vec(),
             replaced: note.replaced.map(<[u8]>::to_vec),
             deletes: note.deletes,
+            loads: note.loads,
         }
     }
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 const ROWS: u32 = 300;
 
 /// Rows in the order of their keys, some with long values; keys of the unique index as they come.
-fn some_rows(rng: &mut SimRng, uniques: u64) -> Vec<Row> {
+pub(super) fn some_rows(rng: &mut SimRng, uniques: u64) -> Vec<Row> {
     let row = |id| Row {
         id,
         plain: rng.below(8) as u8,
@@ -18,12 +18,12 @@ fn some_rows(rng: &mut SimRng, uniques: u64) -> Vec<Row> {
 }
 
 /// Of rows with one key in the unique index the first.
-fn without_twins(rows: Vec<Row>) -> Vec<Row> {
+pub(super) fn without_twins(rows: Vec<Row>) -> Vec<Row> {
     let mut taken = BTreeSet::new();
     rows.into_iter().filter(|row| taken.insert(row.unique)).collect()
 }
 
-fn new_table(engine: &Arc<Engine>) -> Arc<Table> {
+pub(super) fn new_table(engine: &Arc<Engine>) -> Arc<Table> {
     engine.create_table(TABLE, spec()).unwrap();
     let table = engine.table(TABLE).unwrap().unwrap();
     table.name_rows(Arc::new(row_key_of));
@@ -41,7 +41,7 @@ fn load(engine: &Arc<Engine>, table: &Arc<Table>, rows: &[Row]) -> Result<Option
     engine.end_copy(&[Arc::clone(table)]).map(|()| twice)
 }
 
-fn assert_sound(engine: &Arc<Engine>, context: &str) {
+pub(super) fn assert_sound(engine: &Arc<Engine>, context: &str) {
     let report = engine.check_table(TABLE, CheckDepth::Full, &|| false).unwrap();
     assert_eq!(report.faults, Vec::<String>::new(), "{context}");
 }
@@ -85,7 +85,7 @@ fn a_loaded_table_is_like_any_other() {
 }
 
 /// At which row, and by which index, inserts of one row after the other stop.
-fn stops_at(rows: &[Row]) -> Option<(usize, Row)> {
+pub(super) fn stops_at(rows: &[Row]) -> Option<(usize, Row)> {
     let engine = open(&SimOs::new(1)).unwrap();
     let table = new_table(&engine);
     let mut trx = engine.begin(1);
@@ -204,7 +204,7 @@ fn a_kill_ends_a_load_and_nothing_stays() {
 }
 
 /// The pages of dropped trees are free, and no file of a sorter is there.
-fn assert_nothing_left(os: &Arc<SimOs>, engine: &Arc<Engine>) {
+pub(super) fn assert_nothing_left(os: &Arc<SimOs>, engine: &Arc<Engine>) {
     while engine.free_dropped_step().unwrap() {}
     let known = engine.ctx.trees.ids();
     let unknown: Vec<_> =
