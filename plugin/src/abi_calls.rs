@@ -238,7 +238,7 @@ fn sluice_statement_start(session: *mut Session, isolation: u32, timeout_ms: u64
 fn sluice_statement_end(session: *mut Session) -> i32 {
     guard(|| {
         // SAFETY: argument 1.
-        unsafe { borrow(session)? }.statement_end();
+        unsafe { borrow(session)? }.statement_end()?;
         Ok(0)
     })
 }
@@ -440,6 +440,26 @@ fn sluice_copy_end(handler: *mut Handler, session: *mut Session, keep: u32) -> i
             0 => session.copy_abort(),
             _ => session.copy_end()?,
         }
+        Ok(0)
+    })
+}
+
+fn sluice_bulk_begin(handler: *mut Handler, session: *mut Session, bytes: u64) -> i32 {
+    guard(|| {
+        // SAFETY: arguments 1 and 2.
+        let (handler, session) = unsafe { (borrow(handler)?, borrow(session)?) };
+        handler.bulk = true;
+        session.bulk_begin(&handler.table, usize::try_from(bytes).unwrap_or(usize::MAX));
+        Ok(0)
+    })
+}
+
+fn sluice_bulk_end(handler: *mut Handler, session: *mut Session, keep: u32) -> i32 {
+    guard(|| {
+        // SAFETY: arguments 1 and 2.
+        let (handler, session) = unsafe { (borrow(handler)?, borrow(session)?) };
+        handler.bulk = false;
+        session.bulk_end(keep != 0)?;
         Ok(0)
     })
 }

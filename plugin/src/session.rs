@@ -1,8 +1,9 @@
 //! One transaction of one connection, and where it stands between statements.
 
 use crate::copy::{Copy, Duplicate};
-use sluice_engine::base::Result;
-use sluice_engine::db::{Engine, Isolation, RowWrite, Savepoint, Table, Trx};
+use crate::engine;
+use sluice_engine::base::{Error, Result};
+use sluice_engine::db::{BulkInsert, Engine, Isolation, RowWrite, Savepoint, Table, Trx};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,7 +20,9 @@ pub struct Session {
     sealed: bool,
     in_statement: bool,
     copying: Option<Copy>,
-    /// Of a copy that has come to its end.
+    /// The statement inserts into a table that may be empty.
+    bulk: Option<BulkInsert>,
+    /// Of a copy or load that has come to its end.
     duplicate: Option<Duplicate>,
     /// Rows with AUTO_INCREMENT that the statement is still thought to insert.
     pub autoinc_rows: u64,
@@ -38,6 +41,7 @@ impl Session {
             sealed: false,
             in_statement: false,
             copying: None,
+            bulk: None,
             duplicate: None,
             autoinc_rows: 0,
         }
@@ -91,6 +95,54 @@ impl Session {
         self.trx.register();
     }
 
+    /// From now on rows come of a statement that stops at the first duplicate, reads nothing of the table, and
+    /// writes to no other one. If there are more bytes they may be loaded.
+    pub fn bulk_begin(&mut self, table: &Arc<Table>, bytes: usize) {
+        self.duplicate = None;
+        self.bulk = Some(BulkInsert::new(table, bytes));
+    }
+
+    pub fn bulk_row(&mut self, table: &Arc<Table>, row: &RowWrite<'_>) -> Result<()> {
+        self.trx.set_replace(false);
+        let Some(bulk) = self.bulk.as_mut().filter(|bulk| Arc::ptr_eq(bulk.table(), table)) else {
+            return self.trx.insert(table, row);
+        };
+        let session_id = self.id;
+        let done = bulk.insert(&mut self.trx, row, &|| engine::is_killed(session_id));
+        self.keep_duplicate();
+        done
+    }
+
+    /// `keep`: no row has failed. Else the statement is taken back next.
+    pub fn bulk_end(&mut self, keep: bool) -> Result<()> {
+        let Some(bulk) = &mut self.bulk else { return Ok(()) };
+        if !keep {
+            bulk.give_up();
+            return Ok(());
+        }
+        let session_id = self.id;
+        let done = bulk.end(&mut self.trx, &|| engine::is_killed(session_id));
+        self.keep_duplicate();
+        if done.is_ok() {
+            self.bulk = None;
+        }
+        done
+    }
+
+    fn keep_duplicate(&mut self) {
+        let Some(bulk) = &mut self.bulk else { return };
+        let Some(twice) = bulk.take_duplicate() else { return };
+        self.duplicate = Some(Duplicate { table: Arc::clone(bulk.table()), twice });
+    }
+
+    /// All rows that came are in the table.
+    fn check_bulk(&self) -> Result<()> {
+        match self.bulk.as_ref().is_some_and(BulkInsert::is_loading) {
+            true => Err(Error::Refused("rows of the statement are not in their table".into())),
+            false => Ok(()),
+        }
+    }
+
     /// The row that was a duplicate, if it is not the one that was inserted last.
     pub fn copied_duplicate(&self) -> Option<&Duplicate> {
         self.duplicate.as_ref()
@@ -115,6 +167,7 @@ impl Session {
         if !self.in_statement {
             self.in_statement = true;
             self.duplicate = None;
+            self.bulk = None;
             // A kill that is meant for this statement is seen when it waits: engine.rs asks.
             self.trx.clear_interrupt();
             self.trx.set_isolation(isolation);
@@ -128,13 +181,17 @@ impl Session {
         true
     }
 
-    pub fn statement_end(&mut self) {
+    pub fn statement_end(&mut self) -> Result<()> {
+        self.check_bulk()?;
+        self.bulk = None;
         self.autoinc_rows = 0;
         self.in_statement = false;
+        Ok(())
     }
 
     pub fn statement_rollback(&mut self) -> Result<()> {
         self.autoinc_rows = 0;
+        self.bulk = None;
         let done = if self.in_statement { self.trx.statement_rollback() } else { Ok(()) };
         self.in_statement = false;
         done
@@ -144,6 +201,7 @@ impl Session {
     /// `hooked`: the server chose the XID, the binlog decides, and the hook in it will see the
     /// transaction's events; if it then flushes the log, nobody waits here (rules M11).
     pub fn prepare(&mut self, xid: &[u8], hooked: bool) -> Result<()> {
+        self.check_bulk()?;
         self.in_statement = false;
         self.sealed = true;
         if !self.trx.has_writes() {
@@ -181,6 +239,8 @@ impl Session {
     /// it finds prepared (`xarecover_handlerton` never looks at its list).
     pub fn commit(&mut self, binlog_decides: bool) -> Result<()> {
         let flush = !(self.ordered && self.covered && binlog_decides);
+        // After `commit_ordered` it cannot fail any more: that comes after `prepare`.
+        self.check_bulk()?;
         self.copy_end()?;
         self.forget();
         self.trx.commit(flush)
@@ -194,6 +254,7 @@ impl Session {
 
     fn forget(&mut self) {
         self.autoinc_rows = 0;
+        self.bulk = None;
         self.duplicate = None;
         self.ordered = false;
         self.covered = false;

@@ -75,6 +75,7 @@ sluice_session *sluice_session_of(THD *thd);
 sluice_session *sluice_session_if_any(THD *thd);
 void sluice_register(THD *thd);
 uint64_t sluice_timeout_ms(THD *thd);
+uint64_t sluice_bulk_insert_bytes(THD *thd);
 /* Statements that put a copy in the place of a table; what is not committed would not be in it. */
 inline bool copies_tables(int command)
 {
@@ -186,6 +187,7 @@ private:
   bool refuse_galera(THD *thd) const;
   int copy_begin(bool ignores);
   int copied(int error);
+  bool may_load() const;
   int alter_rows(sluice_alter *alter);
   bool alter_failed(int error);
   sluice_bound bound_of(uint key, const uchar *image, key_part_map parts, bool inclusive) const;
@@ -204,6 +206,10 @@ private:
   /* Between external_lock and its F_UNLCK. */
   bool m_server_locked= false;
   bool m_replace= false;
+  /* The statement goes on after a duplicate. */
+  bool m_ignores= false;
+  /* Between start_bulk_insert and end_bulk_insert: rows may be loaded. */
+  bool m_bulk= false;
   bool m_scan_started= false;
   bool m_keyread= false;
   /* Virtual columns of the scanned index are computed here. */

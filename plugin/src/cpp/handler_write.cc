@@ -170,6 +170,12 @@ int ha_sluice::extra(ha_extra_function operation)
   case HA_EXTRA_INSERT_WITH_UPDATE:
     m_replace= true;
     return sluice_set_replace(m_handler, 1);
+  case HA_EXTRA_IGNORE_DUP_KEY:
+    m_ignores= true;
+    return 0;
+  case HA_EXTRA_NO_IGNORE_DUP_KEY:
+    m_ignores= false;
+    return 0;
   case HA_EXTRA_WRITE_CANNOT_REPLACE:
     m_replace= false;
     return sluice_set_replace(m_handler, 0);
@@ -195,7 +201,7 @@ handler *ha_sluice::clone(const char *, MEM_ROOT *root)
 
 int ha_sluice::reset()
 {
-  m_replace= m_keyread= false;
+  m_replace= m_ignores= m_bulk= m_keyread= false;
   return sluice_reset(m_handler);
 }
 
@@ -273,9 +279,35 @@ int ha_sluice::write_row(const uchar *record)
   return copied(error);
 }
 
+/*
+  INSERT ... SELECT or LOAD DATA that stops at the first duplicate, and reads nothing of the table that it
+  fills. Each row of a multi-row INSERT has a number that an error names, so those go in one by one.
+*/
+bool ha_sluice::may_load() const
+{
+  const THD *thd= ha_thd();
+  const int command= thd_sql_command(thd);
+  if ((command != SQLCOM_INSERT_SELECT && command != SQLCOM_LOAD) || !m_session)
+    return false;
+  const LEX *lex= thd->lex;
+  if (m_replace || m_ignores || lex->ignore || lex->duplicates != DUP_ERROR)
+    return false;
+  /* A trigger or stored function may do anything. */
+  if (table->triggers || thd->in_sub_stmt || thd->locked_tables_mode > LTM_LOCK_TABLES)
+    return false;
+  /* For such keys the server reads the table. A partition would sort in memory of its own. */
+  if (table->part_info || table->s->long_unique_table || table->s->period.unique_keys)
+    return false;
+  for (const TABLE_LIST *other= lex->query_tables; other; other= other->next_global)
+    if (other->table && other->table != table && other->table->s == table->s)
+      return false;
+  return true;
+}
+
 void ha_sluice::start_bulk_insert(ha_rows, uint)
 {
   THD *thd= ha_thd();
+  m_bulk= may_load() && !sluice_bulk_begin(m_handler, m_session, sluice_bulk_insert_bytes(thd));
   /*
     ALTER TABLE ... AUTO_INCREMENT=n below a row's value goes on in the session's series, with
     ALGORITHM=COPY one after the highest value; any other ALTER moves nothing. So it is in InnoDB.
@@ -287,7 +319,19 @@ void ha_sluice::start_bulk_insert(ha_rows, uint)
                       in_series ? thd->variables.auto_increment_increment : 0);
 }
 
-int ha_sluice::end_bulk_insert() { return sluice_autoinc_bulk(m_handler, 0, 0, 0); }
+/* Also called after a row has failed: then nobody waits for the trees. */
+int ha_sluice::end_bulk_insert()
+{
+  const int error= sluice_autoinc_bulk(m_handler, 0, 0, 0);
+  if (!m_bulk)
+    return error;
+  m_bulk= false;
+  const int ended= copied(sluice_bulk_end(m_handler, m_session, !ha_thd()->is_error()));
+  /* LOAD DATA looks there. */
+  if (ended)
+    my_errno= ended;
+  return error ? error : ended;
+}
 
 /*
   A trigger may have changed what an indexed virtual column is made of. In an UPDATE of several tables

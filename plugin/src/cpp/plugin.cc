@@ -85,6 +85,12 @@ static MYSQL_THDVAR_ULONG(lock_wait_timeout, PLUGIN_VAR_RQCMDARG,
     "NOWAIT and WAIT n of a statement go before it",
     nullptr, nullptr, 50, 0, 100000000, 0);
 
+static MYSQL_THDVAR_ULONGLONG(bulk_insert_size, PLUGIN_VAR_RQCMDARG,
+    "INSERT ... SELECT and LOAD DATA of more bytes than this, into a table that has had no row since it "
+    "was made, load it: pages are written once and full, and other sessions wait to insert until the "
+    "transaction ends. Index entries count as at least 80 bytes",
+    nullptr, nullptr, 1ULL << 20, 0, ULONGLONG_MAX, 1);
+
 static MYSQL_SYSVAR_ENUM(compression, compression, PLUGIN_VAR_READONLY | PLUGIN_VAR_RQCMDARG,
     "Compression of pages on disk: none, lz4 or zstd", nullptr, nullptr, 1,
     &compression_typelib);
@@ -233,6 +239,7 @@ st_mysql_sys_var *sluice_plugin_variables[]= {
     MYSQL_SYSVAR(encryption_rotate_key_age),
     MYSQL_SYSVAR(allow_backup_stage), MYSQL_SYSVAR(hot_backup),
     MYSQL_SYSVAR(stats_auto_recalc), MYSQL_SYSVAR(stats_sample_pages),
+    MYSQL_SYSVAR(bulk_insert_size),
     nullptr,
 };
 }
@@ -243,6 +250,8 @@ uint64_t sluice_timeout_ms(THD *thd)
   uint64_t seconds= THDVAR(thd, lock_wait_timeout);
   return MY_MIN(seconds, uint64_t(thd->variables.lock_wait_timeout)) * 1000;
 }
+
+uint64_t sluice_bulk_insert_bytes(THD *thd) { return THDVAR(thd, bulk_insert_size); }
 
 static int show_values(THD *thd, SHOW_VAR *variable, void *, system_status_var *, enum_var_type)
 {

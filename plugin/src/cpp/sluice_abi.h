@@ -392,6 +392,12 @@ int32_t sluice_copy_begin(sluice_handler *handler, sluice_session *session, uint
 /* After HA_ERR_FOUND_DUPP_KEY of a row that came earlier: puts its key into the record. */
 int32_t sluice_copy_duplicate(sluice_handler *handler, sluice_session *session, uint8_t *record);
 int32_t sluice_copy_end(sluice_handler *handler, sluice_session *session, uint32_t keep);
+/* Until sluice_bulk_end, rows that are inserted are those of a statement that stops at the first
+   duplicate, reads nothing of the table and writes to no other one. If the table is empty and there are
+   more bytes of rows they may go in at the end, which may find a duplicate. keep: 0 if a row has failed; the
+   statement is taken back then. */
+int32_t sluice_bulk_begin(sluice_handler *handler, sluice_session *session, uint64_t bytes);
+int32_t sluice_bulk_end(sluice_handler *handler, sluice_session *session, uint32_t keep);
 /* The statement is over: back to plain reads of whole rows. */
 int32_t sluice_reset(sluice_handler *handler);
 /* Index entries alone are enough. 2: what they do not have stays in the record as it is. */

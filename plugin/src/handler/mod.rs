@@ -47,6 +47,8 @@ pub struct Handler {
     pub replace: bool,
     /// Rows are copied into the table: [`copy_begin`](crate::session::Session::copy_begin).
     pub copies: bool,
+    /// The table may be loaded: [`bulk_begin`](crate::session::Session::bulk_begin).
+    pub bulk: bool,
     /// Scans of rows show a held one as it was committed last, before they wait for it.
     semi_consistent: bool,
     pub autoinc: Autoinc,
@@ -92,6 +94,7 @@ impl Handler {
             wants_row: Vec::new(),
             replace: false,
             copies: false,
+            bulk: false,
             semi_consistent: false,
             autoinc: Autoinc::default(),
             range_end: None,
@@ -111,6 +114,7 @@ impl Handler {
         const KEEP_BYTES: usize = 1 << 20;
         self.keyread = Keyread::Off;
         self.replace = false;
+        self.bulk = false;
         self.semi_consistent = false;
         self.want_all();
         self.scan_end();

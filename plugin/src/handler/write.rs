@@ -37,6 +37,9 @@ impl Handler {
         if self.copies {
             return session.copy_row(&self.table, &row, self.replace);
         }
+        if self.bulk {
+            return session.bulk_row(&self.table, &row);
+        }
         session.trx.set_replace(self.replace);
         session.trx.insert(&self.table, &row)
     }
