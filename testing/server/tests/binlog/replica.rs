@@ -4,6 +4,7 @@ use crate::case::{make_tables, Case, OPTIONS};
 use crate::files;
 use sluice_rig::client::Fault;
 use sluice_rig::port::Port;
+use sluice_server_tests::binlog::mariadb_binlog;
 use sluice_server_tests::replica::{applies, catch_up, follow, listen, GRANT};
 use sluice_server_tests::site::Site;
 use sluice_server_tests::wait_until;
@@ -30,6 +31,63 @@ fn a_replica_is_equal() {
     catch_up(&replica, &case.d);
     let checksums = "CHECKSUM TABLE test.s, test.i";
     assert_eq!(replica.rows(checksums), case.d.rows(checksums), "tables");
+    replica.stop();
+}
+
+/// What the text of a binlog says of the rows of a table of this database.
+fn row_lines(text: &str, database: &str) -> Vec<String> {
+    let (mut lines, mut is_of) = (Vec::new(), false);
+    for line in text.lines().filter(|line| line.starts_with("### ")) {
+        if line.contains(" `") {
+            is_of = line.contains(&format!("`{database}`.`"));
+        }
+        if is_of {
+            lines.push(line.replace(&format!("`{database}`"), "`d`"));
+        }
+    }
+    lines
+}
+
+/// A statement that loads an empty table has the row events of one that inserts row by row. Its rows
+/// are there after a kill, and on a replica.
+#[test]
+fn a_load_is_in_the_binlog_as_its_rows() {
+    let mut case = Case::new("a_load_is_in_the_binlog_as_its_rows");
+    let options = [&OPTIONS[..], &["--server-id=2", "--log-slave-updates"]].concat();
+    let mut replica = Site::new(&case.scratch, "r", "Sluice", &options);
+    let port = Port::reserve();
+    let [networking, address, number] = listen(&port);
+    case.d.start(&[&networking, &address, &number]);
+    case.d.run(&[GRANT, "CREATE DATABASE one", "CREATE DATABASE two"]);
+    replica.start(&[]);
+    follow(&replica, &port);
+    let fill = "SELECT seq, 30000 - seq, REPEAT(CHAR(65 + seq % 26), 100) FROM one.seq_1_to_20000";
+    let mut loads = Vec::new();
+    for (database, size) in [("one", "1000000000"), ("two", "DEFAULT")] {
+        let before = case.d.status("Sluice_bulk_inserts");
+        case.d.run(&[
+            &format!(
+                "CREATE TABLE {database}.t (a INT PRIMARY KEY, u INT, p TEXT, UNIQUE (u))                  ENGINE=Sluice"
+            ),
+            &format!("SET sluice_bulk_insert_size={size}"),
+            &format!("INSERT INTO {database}.t {fill}"),
+        ]);
+        loads.push(case.d.status("Sluice_bulk_inserts") - before);
+    }
+    assert_eq!(loads, [0, 1], "statements that loaded a table");
+    case.d.kill();
+    case.d.start(&[&networking, &address, &number]);
+    let checksums = "CHECKSUM TABLE one.t, two.t";
+    let rows = case.d.rows(checksums);
+    assert_eq!(rows[0][1], rows[1][1], "tables");
+    catch_up(&replica, &case.d);
+    assert_eq!(replica.rows(checksums), rows, "tables of the replica");
+    let mut arguments: Vec<std::path::PathBuf> =
+        ["--base64-output=decode-rows", "-v"].map(Into::into).into();
+    arguments.extend(case.binlogs());
+    let text = mariadb_binlog(&arguments);
+    let one = row_lines(&text, "one");
+    assert!(one.len() > 20_000 && one == row_lines(&text, "two"), "rows in the binlog");
     replica.stop();
 }
 
