@@ -100,11 +100,15 @@ impl Store {
             add(&self.counters.rewritten_bytes, moved_bytes);
             done_bytes += moved_bytes;
         }
+        if done_bytes == 0 {
+            // What is left was put off, and without a checkpoint nobody would try it again.
+            self.state.write().segments.take_up();
+        }
         self.refresh_debt();
         Ok(done_bytes)
     }
 
-    /// A record does not open: the next checkpoint is time enough to try again.
+    /// A record does not open: it is tried again when nothing else is left, or after a checkpoint.
     fn leave_locked(&self, life: Life, error: &Error) {
         if matches!(error, Error::Refused(_)) {
             self.state.write().segments.put_off(life);

@@ -13,6 +13,8 @@ use std::sync::atomic::Ordering::Relaxed;
 const BYTES_A_SECOND: u64 = if SIMULATED { 64 << 20 } else { 8 << 20 };
 /// After an error, often that of a key which nobody has, GC is to go on undisturbed.
 const REST_AFTER_ERROR_NS: u64 = 10_000_000_000;
+/// A key that is gone for ever would be reported again and again.
+const REST_PUT_OFF_NS: u64 = if SIMULATED { 1_000_000_000 } else { 60_000_000_000 };
 
 impl Engine {
     /// A step of the rotation, if it has rested long enough. It leaves the disk to others while writers
@@ -34,6 +36,8 @@ impl Engine {
         let age = self.rotate_key_age();
         let done = self.store.rotate_step(age, GC_STEP_BYTES);
         let rest_ns = match &done {
+            // All that is left was put off after an error.
+            Ok(0) if self.store.page_keys().old_bytes > 0 => REST_PUT_OFF_NS,
             Ok(bytes) => bytes * 1_000_000_000 / BYTES_A_SECOND,
             Err(_) => REST_AFTER_ERROR_NS,
         };

@@ -165,3 +165,39 @@ fn zeros_claim_nothing() {
     assert_eq!(read.claim.oldest_of_pages(Some(1)), Oldest::Unknown);
     assert_eq!(read.claim.oldest_of_log(Some(1)), None);
 }
+
+/// Has key 7 only while it is on.
+struct Sometimes(std::sync::atomic::AtomicBool);
+
+impl Keys for Sometimes {
+    fn newest(&self, _: u32) -> Option<u32> {
+        Some(1)
+    }
+    fn key(&self, id: u32, _: u32) -> Option<Vec<u8>> {
+        (id != 7 || self.0.load(Ordering::Relaxed)).then(|| vec![id as u8; 16])
+    }
+}
+
+/// Nothing is written, so no checkpoint comes.
+#[test]
+fn a_page_whose_key_comes_back_is_moved_without_a_checkpoint() {
+    let os = SimOs::new(3);
+    let store = open_under(&os, Arc::new(AllBut(0)), 7);
+    fill(&store, 1..=PAGES, 5);
+    checkpoint(&store, b"under 7").unwrap();
+    fill(&store, 1..=1, 6);
+    drop(store);
+    let store = open_under(&os, Arc::new(AllBut(0)), 8);
+    checkpoint(&store, b"the proof is under 8").unwrap();
+    drop(store);
+    let keys = Arc::new(Sometimes(false.into()));
+    let store = open_under(&os, keys.clone(), 8);
+    let rotate = || while !matches!(store.rotate_step(1, 1), Ok(0)) {};
+    rotate();
+    assert!(store.page_keys().old_bytes > 0);
+    keys.0.store(true, Ordering::Relaxed);
+    rotate();
+    assert_eq!(store.page_keys().old_bytes, 0);
+    let version = Version { lsn: 5, tree: 1, noise: 9000 };
+    check_page(&store, 2, Some(&version)).unwrap();
+}
