@@ -48,6 +48,12 @@ fn a_share_of_seeds_passes() {
     println!("{} seeds", seeds.start - 1000);
 }
 
+/// A segment that the disk had refused to read was tried again after a checkpoint only, and none came: its
+/// old key stayed needed for ever.
+fn segments_that_were_put_off_are_rotated() {
+    passes(1101);
+}
+
 /// A rollback brought back a delete mark that the purge had passed: it stayed for ever.
 fn delete_marks_that_were_purged_do_not_come_back() {
     [3, 7, 8, 11, 13].into_iter().for_each(passes);
@@ -91,6 +97,7 @@ fn main() {
         the_same_seed_gives_the_same_trace,
         other_seeds_give_other_traces,
         a_share_of_seeds_passes,
+        segments_that_were_put_off_are_rotated,
         delete_marks_that_were_purged_do_not_come_back,
         who_cannot_write_waits,
         a_checkpoint_may_meet_a_new_transaction,
