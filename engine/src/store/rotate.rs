@@ -142,6 +142,12 @@ impl Store {
         }
     }
 
+    /// Pages are left that are not as `age` wants them.
+    pub fn has_older(&self, age: u32) -> bool {
+        let least = Oldest::bearable(self.newest_version(), age);
+        age > 0 && self.state.read().segments.oldest() < least
+    }
+
     /// All pages are as `age` wants them, and no checkpoint has said so yet.
     pub fn has_keys_to_claim(&self, age: u32) -> bool {
         let least = Oldest::bearable(self.newest_version(), age);

@@ -379,6 +379,30 @@ fn the_age_says_what_is_old() {
     assert_rows(&engine, 400);
 }
 
+/// What the age bears is not put off: nothing has failed, so nothing rests.
+#[test]
+fn an_age_that_is_set_and_a_version_that_comes_count_at_once() {
+    let keys = FixedKeys::new(1);
+    let os = killed(|| under(&keys, Some(1)));
+    let engine = open_with_age(&os, under(&keys, Some(1)), 0).unwrap();
+    end_prepared(&engine);
+    let at_once = |what: &str| {
+        let before = value(&engine, "rewritten_pages");
+        steps(&os, &engine, 10);
+        assert!(value(&engine, "rewritten_pages") > before, "{what}");
+    };
+    keys.newest.store(2, Ordering::Relaxed);
+    steps(&os, &engine, 10);
+    engine.set_rotate_key_age(1);
+    at_once("an age");
+    rest(&os, &engine);
+    engine.set_rotate_key_age(3);
+    keys.newest.store(3, Ordering::Relaxed);
+    steps(&os, &engine, 10);
+    keys.newest.store(5, Ordering::Relaxed);
+    at_once("a version");
+}
+
 #[test]
 fn a_rotation_that_a_crash_ended_goes_on_where_it_was() {
     let keys = FixedKeys::new(1);

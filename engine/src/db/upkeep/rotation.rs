@@ -36,8 +36,8 @@ impl Engine {
         let age = self.rotate_key_age();
         let done = self.store.rotate_step(age, GC_STEP_BYTES);
         let rest_ns = match &done {
-            // All that is left was put off after an error.
-            Ok(0) if self.store.page_keys().old_bytes > 0 => REST_PUT_OFF_NS,
+            // They were put off after an error.
+            Ok(0) if self.store.has_older(age) => REST_PUT_OFF_NS,
             Ok(bytes) => bytes * 1_000_000_000 / BYTES_A_SECOND,
             Err(_) => REST_AFTER_ERROR_NS,
         };
