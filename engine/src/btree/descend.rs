@@ -61,17 +61,18 @@ impl Tree {
         }
     }
 
-    /// As [`Tree::read_child`]; a leaf is one that the scan will leave.
+    /// The child, shared; a leaf is one that the scan will leave.
     pub(super) fn pass_child(
         &self,
         node: Node<'_>,
         slot: usize,
         scan: &mut Passing,
     ) -> Result<ReadGuard> {
-        if node.level() > 1 {
-            return self.read_child(node, slot);
-        }
-        let child = self.env.pool.read_passing(node.child(slot), scan)?;
+        let (pool, child) = (&self.env.pool, node.child(slot));
+        let child = match node.level() {
+            1 => pool.read_passing(child, scan)?,
+            _ => pool.read(child)?,
+        };
         self.check_node(Node::new(&child), Some(node.level() - 1))?;
         Ok(child)
     }
@@ -83,9 +84,7 @@ impl Tree {
     }
 
     pub(super) fn read_child(&self, node: Node<'_>, slot: usize) -> Result<ReadGuard> {
-        let child = self.env.pool.read(node.child(slot))?;
-        self.check_node(Node::new(&child), Some(node.level() - 1))?;
-        Ok(child)
+        self.pass_child(node, slot, &mut Passing::default())
     }
 
     pub(super) fn write_child(&self, node: Node<'_>, slot: usize) -> Result<WriteGuard> {
