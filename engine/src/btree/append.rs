@@ -19,7 +19,6 @@ use std::sync::Arc;
 
 /// The last leaf, and its parent if it gets a neighbour.
 enum End {
-    Grown,
     Leaf(WriteGuard),
     Under { parent: WriteGuard, slot: usize, leaf: WriteGuard },
 }
@@ -35,10 +34,7 @@ impl Builder {
         loop {
             tree.env.wal.admit_owed()?;
             let pending = &self.levels[0].pending;
-            let mut end = match tree.last_leaf(pending.key(0), high)? {
-                End::Grown => continue,
-                end => end,
-            };
+            let Some(mut end) = tree.last_leaf(pending.key(0), high)? else { continue };
             let leaf = Node::new(end.leaf());
             let is_ours = leaf.count() == 0 && leaf.high().is_none();
             if !is_ours || leaf.low() != self.levels[0].low {
@@ -62,7 +58,6 @@ impl Builder {
     fn put_leaf(&mut self, end: &mut End, high: Option<&[u8]>) -> Result<()> {
         let tree = &self.tree;
         let appended = match end {
-            End::Grown => return Ok(()),
             End::Leaf(leaf) => tree.log_and_apply(&[], &mut [(leaf, &self.change)], &mut []),
             End::Under { parent, slot, leaf } => {
                 let fence = high.unwrap_or_default();
@@ -87,32 +82,33 @@ impl End {
     fn leaf(&self) -> &WriteGuard {
         match self {
             End::Leaf(leaf) | End::Under { leaf, .. } => leaf,
-            End::Grown => unreachable!("no leaf was latched"),
         }
     }
 }
 
 impl Tree {
     /// The leaf of `key`, which is above all others. With `high` it has a parent with room for that
-    /// fence; [`End::Grown`] where room was made: look again.
-    fn last_leaf(&self, key: &[u8], high: Option<&[u8]>) -> Result<End> {
-        let Some(high) = high else { return self.write_leaf(key).map(End::Leaf) };
+    /// fence. None: room was made, look again.
+    fn last_leaf(&self, key: &[u8], high: Option<&[u8]>) -> Result<Option<End>> {
+        let Some(high) = high else {
+            return self.write_leaf(key).map(|leaf| Some(End::Leaf(leaf)));
+        };
         let Some(parent) = self.write_at(key, 1)? else {
             let mut root = self.write_root()?;
             if Node::new(&root).is_leaf() {
                 self.grow_root(&mut root)?;
             }
-            return Ok(End::Grown);
+            return Ok(None);
         };
         let slot = Node::new(&parent).child_slot(key);
         let above = Need { level: 1, key: high, value_len: CHILD_BYTES };
         if !above.fits(&parent) {
             drop(parent);
             self.make_room(&above)?;
-            return Ok(End::Grown);
+            return Ok(None);
         }
         let leaf = self.write_child(Node::new(&parent), slot)?;
-        Ok(End::Under { parent, slot, leaf })
+        Ok(Some(End::Under { parent, slot, leaf }))
     }
 
     /// Appends a record that changes no page: it has a note only.
