@@ -305,18 +305,20 @@ impl Session {
                 self.forget();
                 return Ok(());
             }
-            self.model().locks.undo_to(self.holder, mark);
-            let undone = self.trx.statement_rollback();
-            self.powered(undone)?;
-            self.changes = before;
-            return Ok(());
+            return self.undo_statement(before, mark);
         }
         if self.rng.chance(5) {
-            self.model().locks.undo_to(self.holder, mark);
-            let undone = self.trx.statement_rollback();
-            self.powered(undone)?;
-            self.changes = before;
+            return self.undo_statement(before, mark);
         }
+        Ok(())
+    }
+
+    /// Back to what was before the statement, and to the locks that it had then.
+    fn undo_statement(&mut self, before: Changes, mark: usize) -> Flow {
+        self.model().locks.undo_to(self.holder, mark);
+        let undone = self.trx.statement_rollback();
+        self.powered(undone)?;
+        self.changes = before;
         Ok(())
     }
 
@@ -359,11 +361,7 @@ impl Session {
             self.forget();
             return Ok(());
         }
-        self.model().locks.undo_to(self.holder, mark);
-        let undone = self.trx.statement_rollback();
-        self.powered(undone)?;
-        self.changes = before;
-        Ok(())
+        self.undo_statement(before, mark)
     }
 
     #[track_caller]

@@ -36,6 +36,13 @@ fn fill(store: &Store, pages: std::ops::RangeInclusive<u64>, lsn: u64) {
     }
 }
 
+fn assert_whole_without_version_1(os: &Arc<SimOs>, keys: Arc<FixedKeys>) {
+    keys.oldest.store(2, Ordering::Relaxed);
+    let store = open_under(os, keys, 1);
+    let mut out = vec![0; PAGE_BYTES];
+    (1..=PAGES).for_each(|page| assert!(store.read(PageId(page), &mut out).unwrap().is_some()));
+}
+
 /// One that does not open stays where it is, is reported once for each checkpoint, and keeps nobody else.
 #[test]
 fn a_page_whose_key_is_gone_stays() {
@@ -101,10 +108,7 @@ fn a_key_is_needed_while_somebody_packs_under_it() {
     assert_eq!(turn().oldest, Oldest::Version(2));
     // Files say it too: without version 1 the store opens and is whole.
     drop(store);
-    keys.oldest.store(2, Ordering::Relaxed);
-    let store = open_under(&os, keys, 1);
-    let mut out = vec![0; PAGE_BYTES];
-    (1..=PAGES).for_each(|page| assert!(store.read(PageId(page), &mut out).unwrap().is_some()));
+    assert_whole_without_version_1(&os, keys);
 }
 
 /// A thread may publish such a record after a checkpoint that knew of none.
@@ -141,10 +145,7 @@ fn a_record_that_comes_late_under_an_old_key_keeps_it_needed() {
     // No checkpoint has named it, so no other has to.
     assert_eq!(store.page_keys().oldest, Oldest::Version(2));
     drop(store);
-    keys.oldest.store(2, Ordering::Relaxed);
-    let store = open_under(&os, keys, 1);
-    let mut out = vec![0; PAGE_BYTES];
-    (1..=PAGES).for_each(|page| assert!(store.read(PageId(page), &mut out).unwrap().is_some()));
+    assert_whole_without_version_1(&os, keys);
 }
 
 /// A build that knows of no claims leaves zeros in their place.

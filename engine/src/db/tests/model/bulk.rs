@@ -1,7 +1,7 @@
 //! A large INSERT into an empty table: like inserts of one row after the other, or nothing of it.
 
 use super::loads::{
-    assert_nothing_left, assert_sound, new_table, some_rows, stops_at, without_twins,
+    assert_nothing_left, assert_sound, change_some, new_table, some_rows, stops_at, without_twins,
 };
 use super::*;
 use crate::base::TreeId;
@@ -108,15 +108,7 @@ fn a_bulk_insert_is_like_any_other() {
         assert_is(&mut committed, &table, &model, "committed");
         assert_is(&mut before, &table, &Model::new(), "a snapshot from before");
         for round in 0..40 {
-            let mut draft = model.clone();
-            transaction(&mut rng, &mut trx, &table, &mut draft).unwrap();
-            if rng.chance(70) {
-                trx.commit(true).unwrap();
-                model = draft;
-            } else {
-                trx.rollback();
-            }
-            engine.step().unwrap();
+            change_some(&mut rng, &engine, &mut trx, &table, &mut model);
             let context = format!("seed {seed} round {round}");
             assert_is(&mut engine.begin(2), &table, &model, &context);
             assert_is(&mut before, &table, &Model::new(), &context);

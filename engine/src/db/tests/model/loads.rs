@@ -46,6 +46,25 @@ pub(super) fn assert_sound(engine: &Arc<Engine>, context: &str) {
     assert_eq!(report.faults, Vec::<String>::new(), "{context}");
 }
 
+/// One transaction, which is committed or rolled back, and a step of the background.
+pub(super) fn change_some(
+    rng: &mut SimRng,
+    engine: &Engine,
+    trx: &mut Trx,
+    table: &Arc<Table>,
+    model: &mut Model,
+) {
+    let mut draft = model.clone();
+    transaction(rng, trx, table, &mut draft).unwrap();
+    if rng.chance(70) {
+        trx.commit(true).unwrap();
+        *model = draft;
+    } else {
+        trx.rollback();
+    }
+    engine.step().unwrap();
+}
+
 #[test]
 fn a_loaded_table_is_like_any_other() {
     for seed in 0..10 {
@@ -66,15 +85,7 @@ fn a_loaded_table_is_like_any_other() {
         assert_sound(&engine, "after a crash");
         let mut trx = engine.begin(1);
         for round in 0..60 {
-            let mut draft = model.clone();
-            transaction(&mut rng, &mut trx, &table, &mut draft).unwrap();
-            if rng.chance(70) {
-                trx.commit(true).unwrap();
-                model = draft;
-            } else {
-                trx.rollback();
-            }
-            engine.step().unwrap();
+            change_some(&mut rng, &engine, &mut trx, &table, &mut model);
             assert_is(&mut engine.begin(2), &table, &model, &format!("seed {seed} round {round}"));
         }
         while engine.ctx.revert_step(100).unwrap() {}
