@@ -1,4 +1,4 @@
-//! What is below the files of a server: file systems with their journals, block devices, drives.
+//! The layers below the files of a server: file systems with their journals, block devices, drives.
 
 use super::device::{Device, DeviceCounters};
 use super::drive::{Drive, DriveCounters, Tools};
@@ -26,7 +26,7 @@ pub struct Storage {
     devices: Vec<Device>,
     journals: Vec<Journal>,
     drives: Vec<Drive>,
-    /// What is not known of them, and why.
+    /// Figures that cannot be had, and why.
     pub missing: Vec<String>,
 }
 

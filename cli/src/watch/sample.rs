@@ -115,7 +115,7 @@ impl Sampler {
         Ok(sampler)
     }
 
-    /// What no sample will have, and why.
+    /// Figures that no sample will have, and why.
     pub fn missing(&self) -> &[String] {
         &self.missing
     }
