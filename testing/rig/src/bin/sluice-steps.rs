@@ -1,9 +1,9 @@
 //! sluice-steps: every test, step by step, and the sum of what they report. `scripts/test` builds, and then
 //! runs it.
 //!
-//! ONLY has names of steps; without it, all. Each step's output is kept in target/test/STEP.log. The last
-//! line is "N passed, N failed" or "N passed, N failed, N skipped"; the exit code is 0 only if nothing
-//! failed.
+//! ONLY has names of steps; without it, all. Each step's output is kept in target/test/STEP.log. At the end
+//! each step that failed is named once more, with the lines of its log that say why. The last line is
+//! "N passed, N failed" or "N passed, N failed, N skipped"; the exit code is 0 only if nothing failed.
 
 use sluice_rig::place::target_dir;
 use sluice_rig::tool::checkout;
@@ -81,6 +81,9 @@ const WORDS: [(&str, &str); 3] = [
     ("BUILD_NEXT", "make --no-print-directory build SERVER=11.8"),
 ];
 
+/// Lines of the log of a step that failed which are shown at the end.
+const REASONS_MAX: usize = 40;
+
 /// What scripts/fetch-mariadb ends with if the mirror has no release that the plugin knows.
 const NO_RELEASE: i32 = 3;
 
@@ -92,22 +95,29 @@ struct Count {
 }
 
 /// The steps that are wanted, and what they came to.
+#[derive(Default)]
 struct Run {
     wanted: Vec<String>,
     ran: Vec<&'static str>,
     count: Count,
+    /// Names of the steps that failed, and the lines of their logs that say why.
+    failures: Vec<(&'static str, Vec<String>)>,
 }
 
 fn main() -> ExitCode {
     let only = std::env::var("ONLY").unwrap_or_default();
     let wanted = only.split_whitespace().filter(|name| *name != "build").map(String::from);
     let is_whole = only.trim().is_empty();
-    let mut run = Run { wanted: wanted.collect(), ran: Vec::new(), count: Count::default() };
+    let mut run = Run { wanted: wanted.collect(), ..Run::default() };
     if is_whole || !run.wanted.is_empty() {
         if let Err(problem) = run.all() {
             eprintln!("sluice-steps: error: {problem}");
             return ExitCode::FAILURE;
         }
+    }
+    for (step, lines) in &run.failures {
+        println!("\n=== {step} failed, target/test/{step}.log:");
+        lines.iter().for_each(|line| println!("{line}"));
     }
     let Count { passed, failed, skipped } = run.count;
     let skipped = if skipped > 0 { format!(", {skipped} skipped") } else { String::new() };
@@ -179,6 +189,9 @@ impl Run {
             println!("sluice-steps: error: step {name} failed without a failed test");
             count.failed = 1;
         }
+        if count.failed > 0 {
+            self.failures.push((name, reasons(&log)));
+        }
         self.count.passed += count.passed;
         self.count.failed += count.failed;
         self.count.skipped += count.skipped;
@@ -197,6 +210,21 @@ fn run(name: &str, line: &str) -> std::io::Result<(bool, String)> {
     shell.current_dir(checkout()).envs(WORDS).env("TOOLS", target_dir().join("release"));
     let is_good = shell.status()?.success();
     Ok((is_good, String::from_utf8_lossy(&fs::read(&log)?).into_owned()))
+}
+
+/// The lines of a step's log that say why it failed: a test's name, a panic and the line after it, our own
+/// programs' errors. At most REASONS_MAX.
+fn reasons(log: &str) -> Vec<String> {
+    // Not the panics that the simulator waits for: they name a seed first.
+    let is_panic = |line: &str| line.starts_with("thread '") && line.contains("panicked at");
+    let is_reason = |line: &str| {
+        let is_test = line.starts_with("test ") && line.ends_with("... FAILED");
+        is_test || is_panic(line) || line.contains("[ fail ]") || line.contains("error: ")
+    };
+    let lines: Vec<_> = log.lines().collect();
+    let is_shown = |at: usize| is_reason(lines[at]) || (at > 0 && is_panic(lines[at - 1]));
+    let shown = (0..lines.len()).filter(|at| is_shown(*at)).take(REASONS_MAX);
+    shown.map(|at| lines[at].into()).collect()
 }
 
 impl Count {
@@ -236,6 +264,16 @@ mod tests {
                    test result_of_a_sum ... ok\n\
                    3 passed, 0 failed\nmany passed, 1 failed\n7 passed, 1 failed, 4 skipped\n";
         assert_eq!(Count::of(log), Count { passed: 15, failed: 2, skipped: 6 });
+    }
+
+    #[test]
+    fn the_end_says_why_a_step_failed() {
+        let log =
+            "test good ... ok\ntest bad ... FAILED\nthread 'bad' panicked at a.rs:1:2:\nboom\n\
+                   seed 3: main: panicked at b.rs\nmain.one [ fail ]\nsluice: error: no server\n";
+        let wanted = [1, 2, 3, 5, 6].map(|at| log.lines().nth(at).expect("a line"));
+        assert_eq!(reasons(log), wanted);
+        assert_eq!(reasons(&"test bad ... FAILED\n".repeat(100)).len(), REASONS_MAX);
     }
 
     #[test]
