@@ -1,5 +1,6 @@
 //! Verification of one page and of a whole tree.
 
+use super::descend::Direction;
 use super::node::Node;
 use super::tree::Tree;
 use super::verify::check_page;
@@ -137,6 +138,7 @@ impl Tree {
             shape.inner_nodes += u64::from(begins_here);
             let slot = node.child_slot(at);
             end = high_of(node, slot);
+            self.read_ahead(node, slot, Direction::Forward, scan);
             guard = match self.check_child(node, slot, scan) {
                 Ok(child) => child,
                 Err(error) => return Ok(PathCheck::Fault(error, end)),

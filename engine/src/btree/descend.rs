@@ -4,6 +4,23 @@ use super::node::Node;
 use super::tree::Tree;
 use crate::base::Result;
 use crate::buffer::{Passing, ReadGuard, WriteGuard};
+use std::ops::Bound;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    Forward,
+    Backward,
+}
+
+impl Direction {
+    /// Where a scan goes on after a leaf's fence.
+    pub fn behind(self, fence: &[u8]) -> Bound<&[u8]> {
+        match self {
+            Direction::Forward => Bound::Included(fence),
+            Direction::Backward => Bound::Excluded(fence),
+        }
+    }
+}
 
 /// Which leaf a descent is for.
 #[derive(Clone, Copy)]
@@ -21,6 +38,14 @@ impl Goal<'_> {
             Goal::At(key) => node.child_slot(key),
             Goal::Below(key) => node.child_slot_below(key),
             Goal::Last => node.count() - 1,
+        }
+    }
+
+    /// In which the leaves lie that a scan goes to after this one.
+    fn direction(self) -> Direction {
+        match self {
+            Goal::At(_) => Direction::Forward,
+            Goal::Below(_) | Goal::Last => Direction::Backward,
         }
     }
 }
@@ -57,8 +82,30 @@ impl Tree {
             if node.is_leaf() {
                 return Ok(guard);
             }
-            guard = self.pass_child(node, goal.child_slot(node), scan)?;
+            let slot = goal.child_slot(node);
+            self.read_ahead(node, slot, goal.direction(), scan);
+            guard = self.pass_child(node, slot, scan)?;
         }
+    }
+
+    /// A scan goes to the child in `slot`: those that follow are read meanwhile, if they are leaves.
+    pub(super) fn read_ahead(
+        &self,
+        node: Node<'_>,
+        slot: usize,
+        direction: Direction,
+        scan: &mut Passing,
+    ) {
+        if node.level() != 1 {
+            return;
+        }
+        self.env.pool.read_ahead(scan, |n| {
+            let next = match direction {
+                Direction::Forward => Some(slot + n).filter(|&next| next < node.count()),
+                Direction::Backward => slot.checked_sub(n),
+            };
+            next.map(|next| node.child(next))
+        });
     }
 
     /// The child, shared; a leaf is one that the scan will leave.

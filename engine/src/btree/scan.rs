@@ -1,29 +1,13 @@
 //! Scans, one leaf at a time. A position is a key, so nothing is held between leaves and leaves need
 //! no sibling pointers.
 
-use super::descend::Goal;
+use super::descend::{Direction, Goal};
 use super::node::Node;
 use super::tree::Tree;
 use crate::base::Result;
 use crate::buffer::{Passing, ReadGuard};
 use std::cell::Cell;
 use std::ops::{Bound, ControlFlow};
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
-    Forward,
-    Backward,
-}
-
-impl Direction {
-    /// Where a scan goes on after a leaf's fence.
-    pub fn behind(self, fence: &[u8]) -> Bound<&[u8]> {
-        match self {
-            Direction::Forward => Bound::Included(fence),
-            Direction::Backward => Bound::Excluded(fence),
-        }
-    }
-}
 
 /// How the scan of a leaf ended.
 #[derive(Clone, Debug, PartialEq, Eq)]

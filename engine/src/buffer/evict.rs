@@ -37,16 +37,10 @@ const ADMIT_WAIT_SLICE: Duration = Duration::from_millis(20);
 impl Pool {
     /// Memory for a page. Never waits for a latch.
     pub(super) fn take_buf(&self) -> Result<PageBuf> {
-        if let Some(buf) = self.take_free() {
+        if let Some(buf) = self.take_spare() {
             return Ok(buf);
         }
         let capacity = self.capacity();
-        if self.frames.load(SeqCst) < capacity {
-            return Ok(self.new_buf());
-        }
-        if let Some(slot) = self.clean_victim(self.owed_bytes_max()) {
-            return Ok(self.take_memory(slot));
-        }
         let excess = capacity / EXCESS_SHARE;
         if self.waker.get().is_some() && self.frames.load(SeqCst) < capacity + excess {
             self.counters.overcommits.fetch_add(1, Relaxed);
@@ -65,6 +59,18 @@ impl Pool {
         }
         self.counters.overcommits.fetch_add(1, Relaxed);
         Ok(self.new_buf())
+    }
+
+    /// Memory that costs no I/O and does not make the pool larger than it should be.
+    pub(super) fn take_spare(&self) -> Option<PageBuf> {
+        if let Some(buf) = self.take_free() {
+            return Some(buf);
+        }
+        if self.frames.load(SeqCst) < self.capacity() {
+            return Some(self.new_buf());
+        }
+        let slot = self.clean_victim(self.owed_bytes_max())?;
+        Some(self.take_memory(slot))
     }
 
     /// A free frame; calls the background when the reserve is half used up.

@@ -85,12 +85,21 @@ impl Drop for Meta {
     }
 }
 
+/// What the bytes of a frame are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Content {
+    /// Nothing yet: a thread that wants the page fills the frame first.
+    Awaited,
+    Page,
+    /// The frame is no longer the page's: look the page up again.
+    Dead,
+}
+
 /// What the latch protects.
 pub(super) struct Body {
     pub meta: Arc<Meta>,
     pub bytes: PageBuf,
-    /// The frame is no longer the page's: look the page up again.
-    pub dead: bool,
+    pub content: Content,
 }
 
 /// Shared access to a page, until dropped.

@@ -21,11 +21,14 @@
 //!    below it, and the frame is dirty before the page is not owed any more.
 //! 9. A frame goes without an image only with all changes since its image: those gathered since the
 //!    image was copied, if that copy reached the store, and none announced and not yet in the list.
+//! 10. A frame is entered ahead of a scan under the latch of its parent: a thread that frees the page
+//!     later finds it. Nobody sees its bytes before a thread has filled it under its latch.
 //!
 //! States of a frame, with the function that makes each transition:
 //!
 //! ```text
 //! absent  --Pool::read/write (miss)--> loading (exclusive)  --store has it--> clean
+//! absent  --Pool::read_ahead---------> awaited --read_step, Pool::read/write--> loading
 //! loading --pay_loaded (redo owed)---> dirty(lsn of the first change applied)
 //! absent  --Pool::create-------------> clean, zeroed (exclusive)
 //! loading --store fails--------------> dead
@@ -37,6 +40,8 @@
 //! any     --Pool::free/discard-------> dead, absent
 //! ```
 
+mod ahead;
+mod awaited;
 mod bad;
 mod bad_pages;
 mod changes;

@@ -18,16 +18,43 @@ pub struct Passing {
     loaded: usize,
     /// The page on which it stands, if it has loaded it.
     own: Option<PageId>,
+    /// Pages that were entered for it and that it has not come to.
+    awaited: Vec<PageId>,
+    /// The furthest page that was looked at for it.
+    reach: Option<PageId>,
 }
 
 impl Passing {
     fn note(&mut self, page: PageId, loaded: bool) {
-        if loaded {
+        let awaited = self.awaited.iter().position(|&other| other == page);
+        awaited.map(|i| self.awaited.swap_remove(i));
+        if loaded || awaited.is_some() {
             self.loaded += 1;
             self.own = Some(page);
         } else if self.own != Some(page) {
             self.own = None;
         }
+    }
+
+    pub(super) fn loaded(&self) -> usize {
+        self.loaded
+    }
+
+    pub(super) fn reach(&self) -> Option<PageId> {
+        self.reach
+    }
+
+    /// The page was looked at; `entered`: it had no frame, and has one now for this scan.
+    pub(super) fn reaches(&mut self, page: PageId, entered: bool) {
+        self.reach = Some(page);
+        if entered {
+            self.awaited.push(page);
+        }
+    }
+
+    /// It has gone elsewhere.
+    pub(super) fn awaits_nothing(&mut self) {
+        self.awaited.clear();
     }
 }
 

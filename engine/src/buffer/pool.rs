@@ -1,14 +1,18 @@
 //! Fetching pages: hit, miss, creation, removal.
 
+use super::awaited::{Awaited, Waker};
 use super::bad_pages::BadPages;
 use super::changes::Tally;
-use super::frame::{Body, Meta, PageBuf, ReadGuard, WriteGuard, CLEAN};
+use super::frame::{Body, Content, Latch, Meta, PageBuf, ReadGuard, WriteGuard, CLEAN};
 use super::owed_pages::Owed;
 use super::table::{FrameTable, Shard, Slot, SHARDS};
 use crate::base::{checked, Error, Lsn, PageId, Result, TreeId, PAGE_BYTES};
 use crate::os::hash::HashMap;
+use crate::os::planted::{self, Bug};
 use crate::os::rank::Rank;
-use crate::os::sync::{condition, ArcRwLockWriteGuard, Condvar, Mutex, Ranked, RawRwLock, RwLock};
+use crate::os::sync::{
+    condition, ArcRwLockReadGuard, ArcRwLockWriteGuard, Condvar, Mutex, Ranked, RawRwLock, RwLock,
+};
 use crate::os::{Slabs, SIMULATED};
 use crate::store::{Compression, Store};
 use std::sync::atomic::{
@@ -36,6 +40,8 @@ pub struct PoolStats {
     pub owed_evictions: u64,
     /// Evictions by scans of pages that they had loaded.
     pub passed: u64,
+    /// Pages that were read before a scan came to them.
+    pub read_ahead: u64,
     /// Memory of changes, those of frames and those that are owed.
     pub change_bytes: u64,
     /// Frames allocated now, free ones included.
@@ -58,13 +64,12 @@ pub(super) struct Counters {
     pub evictions: AtomicU64,
     pub owed_evictions: AtomicU64,
     pub passed: AtomicU64,
+    pub read_ahead: AtomicU64,
     pub writebacks: AtomicU64,
     pub inline_writebacks: AtomicU64,
     pub overcommits: AtomicU64,
     pub waits: AtomicU64,
 }
-
-pub(super) type Waker = Box<dyn Fn() + Send + Sync>;
 
 /// Verifies the structure of a page that came from the store.
 pub type PageCheck = fn(&[u8]) -> Result<()>;
@@ -99,10 +104,13 @@ pub struct Pool {
     check: OnceLock<PageCheck>,
     pub(super) bad: BadPages,
     pub(super) owed: Owed,
+    pub(super) awaited: Awaited,
 }
 
 pub(super) enum Found<G> {
     Guard(G),
+    /// The page has a frame, which is to be filled.
+    Awaited(Arc<Latch>),
     Retry,
     Miss,
 }
@@ -130,6 +138,7 @@ impl Pool {
             check: OnceLock::new(),
             bad: BadPages::default(),
             owed: Owed::default(),
+            awaited: Awaited::default(),
         })
     }
 
@@ -146,15 +155,15 @@ impl Pool {
     /// Also answers whether this call has loaded it. `again`: it will be wanted again.
     pub(super) fn read_as(&self, page: PageId, again: bool) -> Result<(ReadGuard, bool)> {
         loop {
-            match self.find_shared(page, again) {
+            let loaded = match self.find_shared(page, again) {
                 Found::Guard(guard) => return Ok((guard, false)),
-                Found::Retry => {}
-                Found::Miss => {
-                    if let Some(guard) = self.load(page)? {
-                        guard.0.meta.referenced.store(again, Relaxed);
-                        return Ok((guard.downgrade(), true));
-                    }
-                }
+                Found::Awaited(latch) => self.fill_awaited(&latch)?,
+                Found::Retry => None,
+                Found::Miss => self.load(page)?,
+            };
+            if let Some(guard) = loaded {
+                guard.0.meta.referenced.store(again, Relaxed);
+                return Ok((guard.downgrade(), true));
             }
         }
     }
@@ -162,14 +171,14 @@ impl Pool {
     /// The page with an exclusive latch.
     pub fn write(&self, page: PageId) -> Result<WriteGuard> {
         loop {
-            match self.find_exclusive(page) {
+            let loaded = match self.find_exclusive(page) {
                 Found::Guard(guard) => return Ok(guard),
-                Found::Retry => {}
-                Found::Miss => {
-                    if let Some(guard) = self.load(page)? {
-                        return Ok(guard);
-                    }
-                }
+                Found::Awaited(latch) => self.fill_awaited(&latch)?,
+                Found::Retry => None,
+                Found::Miss => self.load(page)?,
+            };
+            if let Some(guard) = loaded {
+                return Ok(guard);
             }
         }
     }
@@ -185,10 +194,11 @@ impl Pool {
     /// A zeroed page that the store does not have; nobody else may know its id yet.
     pub fn create(&self, page: PageId, tree: TreeId) -> Result<WriteGuard> {
         assert!(page != PageId::ZERO, "page id zero means none");
-        let guard = self.enter(page, tree)?;
+        let guard = self.enter(page, tree, self.take_buf()?);
         let mut guard =
             guard.ok_or_else(|| Error::corrupt("page created twice", page.to_string()))?;
         guard.0.bytes.fill(0);
+        guard.0.content = Content::Page;
         // Until a change makes the page from nothing.
         guard.0.meta.gathered.lock().lose();
         Ok(guard)
@@ -214,7 +224,7 @@ impl Pool {
             (Arc::clone(&slot.meta), Arc::clone(&slot.latch))
         });
         let Some((meta, latch)) = found else { return forget() };
-        latch.write().dead = true;
+        latch.write().content = Content::Dead;
         let mut shard = self.table.shard(page);
         while meta.is_writing() {
             self.table.written(page).wait(&mut shard);
@@ -289,6 +299,7 @@ impl Pool {
             owed_pages: self.owed_pages() as u64,
             owed_evictions: counters.owed_evictions.load(Relaxed),
             passed: counters.passed.load(Relaxed),
+            read_ahead: counters.read_ahead.load(Relaxed),
             change_bytes: self.tally.change_bytes.load(Relaxed) as u64,
             frames: self.frames.load(SeqCst) as u64,
             #[cfg(test)]
@@ -311,10 +322,13 @@ impl Pool {
                 latch.read_arc()
             }
         };
-        if guard.dead {
-            Found::Retry
-        } else {
-            Found::Guard(ReadGuard(guard))
+        match guard.content {
+            Content::Page => Found::Guard(ReadGuard(guard)),
+            Content::Awaited if planted::is(Bug::AwaitedTakenForPage) => {
+                Found::Guard(ReadGuard(guard))
+            }
+            Content::Awaited => Found::Awaited(Arc::clone(ArcRwLockReadGuard::rwlock(&guard))),
+            Content::Dead => Found::Retry,
         }
     }
 
@@ -329,30 +343,29 @@ impl Pool {
                 latch.write_arc()
             }
         };
-        if guard.dead {
-            Found::Retry
-        } else {
-            Found::Guard(WriteGuard(guard))
+        match guard.content {
+            Content::Page => Found::Guard(WriteGuard(guard)),
+            Content::Awaited => Found::Awaited(Arc::clone(ArcRwLockWriteGuard::rwlock(&guard))),
+            Content::Dead => Found::Retry,
         }
     }
 
     /// Enters a new frame for the page, held exclusively, with any bytes in it. None: another thread
     /// was faster.
-    fn enter(&self, page: PageId, tree: TreeId) -> Result<Option<WriteGuard>> {
-        let bytes = self.take_buf()?;
+    pub(super) fn enter(&self, page: PageId, tree: TreeId, bytes: PageBuf) -> Option<WriteGuard> {
         let meta = Arc::new(Meta::new(page, tree, Arc::clone(&self.tally)));
-        let body = Body { meta: Arc::clone(&meta), bytes, dead: false };
+        let body = Body { meta: Arc::clone(&meta), bytes, content: Content::Awaited };
         let mut shard = self.table.shard(page);
         if shard.get(page).is_some() {
             drop(shard);
             self.give_buf(body.bytes);
-            return Ok(None);
+            return None;
         }
         let latch = Arc::new(RwLock::ranked(Rank::PageLatch, body));
         // Nobody else knows the latch, so it is free: this does not wait under the shard.
         let guard = latch.try_write_arc().expect("a new latch is free");
         shard.insert(Slot { meta, latch });
-        Ok(Some(WriteGuard(guard)))
+        Some(WriteGuard(guard))
     }
 
     /// Reads a page into a new frame. None: another thread was faster, look again.
@@ -360,12 +373,30 @@ impl Pool {
         if page == PageId::ZERO {
             return Err(Error::corrupt("reference to page zero", "buffer"));
         }
-        let Some(mut guard) = self.enter(page, TreeId::default())? else {
+        let Some(guard) = self.enter(page, TreeId::default(), self.take_buf()?) else {
             return Ok(None);
         };
         self.counters.misses.fetch_add(1, Relaxed);
+        self.fill_or_drop(guard).map(Some)
+    }
+
+    /// Reads the page of a frame that was entered before it was wanted. None: another thread was
+    /// faster, look again.
+    fn fill_awaited(&self, latch: &Arc<Latch>) -> Result<Option<WriteGuard>> {
+        let guard = WriteGuard(latch.write_arc());
+        if guard.0.content != Content::Awaited {
+            return Ok(None);
+        }
+        self.counters.misses.fetch_add(1, Relaxed);
+        self.fill_or_drop(guard).map(Some)
+    }
+
+    pub(super) fn fill_or_drop(&self, mut guard: WriteGuard) -> Result<WriteGuard> {
         match self.fill(&mut guard) {
-            Ok(()) => Ok(Some(guard)),
+            Ok(()) => {
+                guard.0.content = Content::Page;
+                Ok(guard)
+            }
             Err(e) => {
                 self.drop_failed(guard.0);
                 Err(e)
@@ -405,7 +436,7 @@ impl Pool {
     }
 
     fn drop_failed(&self, mut body: ArcRwLockWriteGuard<RawRwLock, Body>) {
-        body.dead = true;
+        body.content = Content::Dead;
         let meta = Arc::clone(&body.meta);
         checked!(meta.rec_lsn.load(SeqCst) == CLEAN);
         let slot = self.table.shard(meta.page).remove(&meta);

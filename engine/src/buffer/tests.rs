@@ -523,3 +523,74 @@ fn a_page_that_a_scan_passes_owes_its_changes_again() {
     assert_eq!(pool.redo_point(Lsn(1000)), Lsn(9));
     assert_eq!([1, 2].map(|page| pool.read(PageId(page)).unwrap()[16]), [7, 9]);
 }
+
+/// What comes after a page, up to page 500, for a scan that goes up.
+fn after(page: u64) -> impl Fn(usize) -> Option<PageId> {
+    move |n| Some(PageId(page + n as u64)).filter(|next| next.0 <= 500)
+}
+
+/// A pool whose readers are called by hand, and a scan that stands before page 105.
+fn pool_that_reads_ahead() -> (Arc<Pool>, Passing) {
+    let pool = pool_with_hot_pages();
+    pool.set_read_waker(Box::new(|| ()));
+    let mut scan = Passing::default();
+    (101..=104).for_each(|page| step(&pool, page, &mut scan));
+    (pool, scan)
+}
+
+fn step(pool: &Pool, page: u64, scan: &mut Passing) {
+    pool.read_ahead(scan, after(page));
+    verify(&pool.read_passing(PageId(page), scan).unwrap(), page);
+    pool.pass(PageId(page), scan);
+}
+
+#[test]
+fn a_scan_finds_the_pages_that_were_read_ahead() {
+    let (pool, mut scan) = pool_that_reads_ahead();
+    let before = pool.stats();
+    for page in 105..=500 {
+        step(&pool, page, &mut scan);
+        while pool.read_step() {}
+    }
+    let stats = pool.stats();
+    assert_eq!(stats.read_ahead + stats.misses - before.misses, 396, "each page is read once");
+    assert_eq!(stats.misses - before.misses, 1, "no page was read ahead of the first");
+    assert!(stats.frames <= 64 + 8, "{stats:?}");
+    assert!(want_hot_pages(&pool) <= 12, "the scan gives its frames back");
+}
+
+#[test]
+fn a_scan_does_not_wait_for_readers_that_are_behind() {
+    let (pool, mut scan) = pool_that_reads_ahead();
+    let before = pool.stats();
+    (105..=500).for_each(|page| step(&pool, page, &mut scan));
+    let stats = pool.stats();
+    assert_eq!((stats.read_ahead, stats.misses - before.misses), (0, 396));
+    while pool.read_step() {}
+    assert_eq!(pool.stats().read_ahead, 0, "the pages have come and gone");
+}
+
+#[test]
+fn a_short_scan_reads_nothing_ahead() {
+    let pool = pool_with_hot_pages();
+    pool.set_read_waker(Box::new(|| ()));
+    let mut scan = Passing::default();
+    (101..=103).for_each(|page| step(&pool, page, &mut scan));
+    assert!(!pool.read_step());
+}
+
+#[test]
+fn an_awaited_page_may_be_freed_written_or_unreadable() {
+    let (pool, mut scan) = pool_that_reads_ahead();
+    pool.read_ahead(&mut scan, after(104));
+    // Page 105 goes, and 106 is another thread's; nobody can read 107.
+    pool.free(PageId(105));
+    drop(pool.write(PageId(106)).unwrap());
+    pool.store().free(PageId(107));
+    while pool.read_step() {}
+    assert!([105, 107].iter().all(|&page| pool.read_passing(PageId(page), &mut scan).is_err()));
+    (106..=108).step_by(2).for_each(|page| {
+        verify(&pool.read_passing(PageId(page), &mut scan).unwrap(), page);
+    });
+    assert!(pool.stats().frames <= 64 + 8);
+}

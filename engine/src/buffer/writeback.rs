@@ -2,7 +2,7 @@
 //! compress and write with nothing held, settle under the shard's lock. A page whose leaf of the
 //! page map cannot be read stays dirty, and keeps no other from being written.
 
-use super::frame::{Latch, Meta, CLEAN};
+use super::frame::{Content, Latch, Meta, CLEAN};
 use super::pool::{page_lsn_of, Pool};
 use super::table::{Shard, SHARDS};
 use crate::base::{Error, Lsn, PageId, Result, PAGE_BYTES};
@@ -219,7 +219,7 @@ fn copy(claim: &Claim, patience: Patience, out: &mut Vec<u8>) -> bool {
             None => return false,
         },
     };
-    if body.dead || claim.meta.doomed.load(SeqCst) {
+    if body.content != Content::Page || claim.meta.doomed.load(SeqCst) {
         return false;
     }
     out.extend_from_slice(&body.bytes[..]);

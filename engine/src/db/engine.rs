@@ -350,6 +350,7 @@ impl Engine {
         for bell in [
             &self.workers.bell,
             &self.workers.evict_bell,
+            &self.workers.read_bell,
             &self.workers.revert_bell,
             &self.workers.log_bell,
         ] {

@@ -95,6 +95,7 @@ impl Engine {
             ("buffer_pool_change_bytes", pool.change_bytes),
             ("buffer_pool_evictions_owed", pool.owed_evictions),
             ("buffer_pool_evictions_scan", pool.passed),
+            ("buffer_pool_read_ahead", pool.read_ahead),
             ("buffer_pool_writebacks", pool.writebacks),
             ("buffer_pool_inline_writebacks", pool.inline_writebacks),
             ("buffer_pool_waits", pool.waits),

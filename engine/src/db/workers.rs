@@ -13,6 +13,8 @@ pub(crate) struct Workers {
     pub bell: Arc<Bell>,
     /// Of the worker that evicts: misses ring it often.
     pub evict_bell: Arc<Bell>,
+    /// Of the workers that read ahead of scans.
+    pub read_bell: Arc<Bell>,
     /// Of the worker that takes back what was rolled back.
     pub revert_bell: Arc<Bell>,
     /// Of the worker that writes the log ahead, and the log's end when it was last rung.
@@ -30,6 +32,7 @@ impl Default for Workers {
             threads: Mutex::ranked(Rank::Threads, Vec::new()),
             bell: Arc::default(),
             evict_bell: Arc::default(),
+            read_bell: Arc::default(),
             revert_bell: Arc::default(),
             log_bell: Arc::default(),
             log_rung_at: AtomicU64::new(0),

@@ -80,6 +80,8 @@ pub enum Bug {
     OlderImagePays,
     /// After a failed write of its image a frame goes on with a list that lacks what the image held.
     FailedImageKeepsList,
+    /// A frame that is entered ahead of a scan counts as one that has its page.
+    AwaitedTakenForPage,
     /// An ALTER TABLE in place answers before its change of the catalog is durable.
     AlterNotFlushed,
     /// An index is built without one of the runs that were sorted.
@@ -105,7 +107,7 @@ pub enum Bug {
 
 #[cfg(any(feature = "sim", feature = "planted"))]
 impl Bug {
-    pub const ALL: [Bug; 47] = [
+    pub const ALL: [Bug; 48] = [
         Bug::CommitWithoutFlush,
         Bug::LogWriteNotDurable,
         Bug::CheckpointWithoutStoreSync,
@@ -143,6 +145,7 @@ impl Bug {
         Bug::PaidBeforeDirty,
         Bug::OlderImagePays,
         Bug::FailedImageKeepsList,
+        Bug::AwaitedTakenForPage,
         Bug::AlterNotFlushed,
         Bug::SortedRunForgotten,
         Bug::CopyNotFlushed,

@@ -137,6 +137,8 @@ ranks! {
     /// `buffer`: the changes of a frame.
     GatheredChanges,
     FreeFrames,
+    /// `buffer`: the frames that are to be filled.
+    ReadAhead,
     /// `os`: memory that frames do not use.
     Slabs,
     PoolSize,

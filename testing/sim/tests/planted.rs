@@ -164,6 +164,10 @@ fn failed_image_keeps_list() {
     is_found(Bug::FailedImageKeepsList);
 }
 
+fn awaited_taken_for_page() {
+    is_found(Bug::AwaitedTakenForPage);
+}
+
 fn alter_not_flushed() {
     is_found(Bug::AlterNotFlushed);
 }
@@ -243,6 +247,7 @@ fn main() {
         paid_before_dirty,
         older_image_pays,
         failed_image_keeps_list,
+        awaited_taken_for_page,
         alter_not_flushed,
         sorted_run_forgotten,
         copy_not_flushed,

@@ -62,3 +62,30 @@ fn scans_and_checks_leave_wanted_leaves_in_memory() {
         assert!(missed <= 12, "{name} pushed out {missed} of {HOT} wanted leaves");
     }
 }
+
+#[test]
+fn walks_in_both_directions_find_their_leaves_read_ahead() {
+    let (env, tree) = filled();
+    let pool = Arc::clone(&env.pool);
+    // As if the readers were always in time.
+    let reader = Arc::downgrade(&pool);
+    pool.set_read_waker(Box::new(move || {
+        let pool = reader.upgrade().expect("the scan has it");
+        std::thread::spawn(move || while pool.read_step() {}).join().unwrap();
+    }));
+    let walks: [(&str, &dyn Fn()); 3] = [
+        ("forward", &|| assert_eq!(walk(&tree, Direction::Forward), ROWS)),
+        ("backward", &|| assert_eq!(walk(&tree, Direction::Backward), ROWS)),
+        ("check", &|| assert_eq!(tree.check().unwrap().entries, ROWS)),
+    ];
+    for (name, walk) in walks {
+        want_hot_rows(&env, &tree);
+        let before = pool.stats();
+        walk();
+        let now = pool.stats();
+        let (ahead, misses) = (now.read_ahead - before.read_ahead, now.misses - before.misses);
+        assert!(ahead > 150 && misses < 30, "{name}: {ahead} read ahead, {misses} not");
+        let missed = want_hot_rows(&env, &tree);
+        assert!(missed <= 16, "{name} pushed out {missed} of {HOT} wanted leaves");
+    }
+}

@@ -40,6 +40,8 @@ const PURGE_REST: Duration = Duration::from_millis(5);
 const STATISTICS_RESTS: u32 = 4;
 const STATISTICS_REST_MAX: Duration = Duration::from_millis(100);
 const EVICT_STEP_PAGES: usize = 64;
+/// Scans ring when there is something to read ahead.
+const READ_IDLE: Duration = Duration::from_secs(3600);
 const IDLE_CHECKPOINT: Duration = Duration::from_secs(30);
 /// Less log than this between two checkpoints of an idle engine: pages that owe changes are written
 /// as well.
@@ -79,7 +81,7 @@ struct Worker {
     step: fn(&Engine) -> Result<Next>,
 }
 
-const WORKERS: [Worker; 10] = [
+const WORKERS: [Worker; 12] = [
     // First: without threads it goes before the steps that need the pages.
     Worker { name: "sluice-redo", idle: REDO_IDLE, step: Engine::redo_worker_step },
     Worker { name: "sluice-log", idle: Duration::from_millis(50), step: Engine::log_step },
@@ -87,6 +89,9 @@ const WORKERS: [Worker; 10] = [
     Worker { name: "sluice-gc", idle: Duration::from_millis(100), step: Engine::gc_step },
     Worker { name: "sluice-age", idle: Duration::from_millis(10), step: Engine::age_step },
     Worker { name: "sluice-evict", idle: Duration::from_millis(10), step: Engine::evict_step },
+    // Two, so that the disk has another read to do while a page is being unpacked.
+    Worker { name: "sluice-read", idle: READ_IDLE, step: Engine::read_step },
+    Worker { name: "sluice-read", idle: READ_IDLE, step: Engine::read_step },
     Worker { name: "sluice-revert", idle: Duration::from_millis(100), step: Engine::revert_step },
     Worker { name: "sluice-purge", idle: Duration::from_millis(100), step: Engine::purge_step },
     Worker { name: "sluice-move", idle: Duration::from_millis(100), step: Engine::move_step },
@@ -100,11 +105,14 @@ impl Engine {
         }
         let evict_bell = Arc::clone(&self.workers.evict_bell);
         self.pool.set_waker(Box::new(move || evict_bell.ring()));
+        let read_bell = Arc::clone(&self.workers.read_bell);
+        self.pool.set_read_waker(Box::new(move || read_bell.ring()));
         let mut threads = self.workers.threads.lock();
         for worker in &WORKERS {
             let engine = Arc::downgrade(self);
             let bell = Arc::clone(match worker.name {
                 "sluice-evict" => &self.workers.evict_bell,
+                "sluice-read" => &self.workers.read_bell,
                 "sluice-revert" => &self.workers.revert_bell,
                 "sluice-log" => &self.workers.log_bell,
                 _ => &self.workers.bell,
@@ -276,6 +284,10 @@ impl Engine {
 
     fn evict_step(&self) -> Result<Next> {
         self.pool.evict_step(EVICT_STEP_PAGES).map(Next::from)
+    }
+
+    fn read_step(&self) -> Result<Next> {
+        Ok(self.pool.read_step().into())
     }
 
     fn revert_step(&self) -> Result<Next> {
