@@ -1,12 +1,12 @@
 //! The files of earlier releases, as docs/format.md promises: the repository keeps a data directory of
-//! each format, as a killed server left it. This release opens it, finds every row that was recorded,
-//! and goes on.
+//! each format, as a killed server left it, and an encrypted one with its keys. This release opens it,
+//! finds every row that was recorded, and goes on.
 //!
 //! `cargo test --release --workspace --test formats [NAME]`. Before a release with a new format, add it
 //! to engine/src/base/formats.rs and run `... --test formats -- --ignored keep_the_newest_format`.
 
 use sluice_engine::base::checksum::checksum;
-use sluice_engine::base::formats::{Release, CURRENT, FORMATS};
+use sluice_engine::base::formats::{Release, CURRENT, ENCRYPTED, FORMATS};
 use sluice_server_tests::kinds;
 use sluice_server_tests::scratch::{kept_formats, Scratch};
 use sluice_server_tests::site::{done, Site};
@@ -19,8 +19,11 @@ const SMALL: [&str; 2] = ["--loose-sluice-log-capacity=16M", "--loose-sluice-buf
 
 const ARCHIVE: &str = "data.tar.xz";
 const CONTENT: &str = "content.txt";
+/// Of file_key_management, for an encrypted directory.
+const KEYS: &str = "keys.txt";
+const KEY: &str = "1;5b1e7c03f2a94d6688d0b7f1c3e52a94\n";
 /// The archive is in the repository for ever.
-const ARCHIVE_BYTES_MAX: u64 = 500_000;
+const ARCHIVE_BYTES_MAX: u64 = 1_000_000;
 
 /// What a prepared transaction does, and when it is committed one can see it here.
 const PREPARED: [&str; 4] = [
@@ -63,11 +66,53 @@ fn unpack(archive: &Path, data: &Path) {
     assert!(tar.status().is_ok_and(|s| s.success()), "unpacking {}", archive.display());
 }
 
+/// The directories of testing/formats by their names.
+fn kept() -> Vec<String> {
+    let plain = FORMATS.iter().map(|format| format.since.to_string());
+    plain.chain([encrypted()]).collect()
+}
+
+fn encrypted() -> String {
+    format!("{}-encrypted", ENCRYPTED.since)
+}
+
+/// A server for a directory that has these keys, if any.
+fn site_of(scratch: &Scratch, kept: &Path) -> Site {
+    let keys = kept.join(KEYS);
+    let file = format!("--file-key-management-filename={}", keys.display());
+    let with_keys = [
+        "--plugin-load-add=file_key_management",
+        &file,
+        "--sluice-encrypt=ON",
+        // An archive cannot pack encrypted bytes.
+        "--sluice-compression=zstd",
+        "--sluice-log-compression=zstd",
+    ];
+    let with_keys = if keys.exists() { &with_keys[..] } else { &[] };
+    Site::new(scratch, "d", "Sluice", &[&SMALL[..], with_keys].concat())
+}
+
 #[test]
 #[ignore = "writes below testing/formats"]
 fn keep_the_newest_format() {
-    let scratch = Scratch::new("formats", "keep_the_newest_format");
-    let mut site = Site::new(&scratch, "d", "Sluice", &SMALL);
+    keep(&CURRENT.since.to_string());
+}
+
+#[test]
+#[ignore = "writes below testing/formats"]
+fn keep_the_newest_format_encrypted() {
+    let kept = kept_formats().join(encrypted());
+    fs::create_dir_all(&kept).expect("a directory");
+    fs::write(kept.join(KEYS), KEY).expect("a file of keys");
+    keep(&encrypted());
+}
+
+#[track_caller]
+fn keep(name: &str) {
+    let kept = kept_formats().join(name);
+    fs::create_dir_all(&kept).expect("a directory");
+    let scratch = Scratch::new("formats", &format!("keep {name}"));
+    let mut site = site_of(&scratch, &kept);
     site.start(&[]);
     kinds::make(&site);
     site.stop();
@@ -82,8 +127,6 @@ fn keep_the_newest_format() {
     let content = content(&site);
     site.wait_until_log_is_durable();
     site.kill();
-    let kept = kept_formats().join(CURRENT.since.to_string());
-    fs::create_dir_all(&kept).expect("a directory");
     pack(&site.data(""), &kept.join(ARCHIVE));
     fs::write(kept.join(CONTENT), content).expect("the content");
     let bytes = fs::metadata(kept.join(ARCHIVE)).expect("an archive").len();
@@ -92,11 +135,10 @@ fn keep_the_newest_format() {
 
 #[test]
 fn kept_directories_are_read() {
-    for format in FORMATS {
-        let release = format.since.to_string();
-        let kept = kept_formats().join(&release);
-        let scratch = Scratch::new("formats", &release);
-        let mut site = Site::new(&scratch, "d", "Sluice", &SMALL);
+    for name in kept() {
+        let kept = kept_formats().join(&name);
+        let scratch = Scratch::new("formats", &name);
+        let mut site = site_of(&scratch, &kept);
         unpack(&kept.join(ARCHIVE), &site.data(""));
         let recorded = fs::read_to_string(kept.join(CONTENT)).expect("the content");
         site.start(&[]);
