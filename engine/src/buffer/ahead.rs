@@ -13,6 +13,8 @@ use super::frame::{Content, WriteGuard};
 use super::passing::Passing;
 use super::pool::Pool;
 use crate::base::{PageId, TreeId};
+use crate::store::Stretch;
+use std::cell::RefCell;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 
@@ -21,8 +23,14 @@ const AHEAD_PAGES_MAX: usize = 16;
 const AHEAD_SHARE: usize = 8;
 /// Pages that a scan must have loaded before others are read ahead of it: a short one wants no more.
 const LOADED_MIN: usize = 4;
+/// Pages that one read brings at most.
+const RUN_PAGES_MAX: usize = 8;
 /// Pages that all scans await together at most.
 const QUEUE_PAGES_MAX: usize = 128;
+
+thread_local! {
+    static STRETCH: RefCell<Stretch> = RefCell::default();
+}
 
 impl Pool {
     /// Says that threads call [`Pool::read_step`], and how to wake them. The first call decides.
@@ -75,18 +83,46 @@ impl Pool {
         Some(true)
     }
 
-    /// Fills the next awaited frame, if it is still there and nobody has done it yet. A page that cannot
-    /// be read goes without a word: the scan tells of it when it comes to it. Answers whether there was
-    /// anything to do.
+    /// Fills the next awaited frames, of pages that lie one after the other in the file, or of one page.
+    /// Answers whether there was anything to do.
     pub fn read_step(&self) -> bool {
-        let Some(page) = self.awaited.pages.lock().pop_front() else { return false };
+        STRETCH.with_borrow_mut(|stretch| {
+            let run = self.next_run(stretch);
+            if run.len() > 1 {
+                self.store.load_stretch(stretch);
+            }
+            for &page in &run {
+                self.fill_if_awaited(page, (run.len() > 1).then_some(&mut *stretch));
+            }
+            !run.is_empty()
+        })
+    }
+
+    /// Takes pages from the queue, and plans the stretch that they are in.
+    fn next_run(&self, stretch: &mut Stretch) -> Vec<PageId> {
+        loop {
+            let next: Vec<PageId> =
+                self.awaited.pages.lock().iter().take(RUN_PAGES_MAX).copied().collect();
+            let run = match next.len() {
+                0 => return next,
+                _ => self.store.plan_stretch(&next, stretch).max(1),
+            };
+            let mut pages = self.awaited.pages.lock();
+            // Another reader may have been faster.
+            if pages.iter().take(run).eq(&next[..run]) {
+                return pages.drain(..run).collect();
+            }
+        }
+    }
+
+    /// Fills the frame if it is still there and nobody has done it yet. A page that cannot be read goes
+    /// without a word: the scan tells of it when it comes to it.
+    fn fill_if_awaited(&self, page: PageId, stretch: Option<&mut Stretch>) {
         let latch = self.table.shard(page).get(page).map(|slot| Arc::clone(&slot.latch));
-        let Some(guard) = latch.map(|latch| WriteGuard(latch.write_arc())) else {
-            return true;
-        };
-        if guard.0.content == Content::Awaited && self.fill_or_drop(guard).is_ok() {
+        let Some(guard) = latch.map(|latch| WriteGuard(latch.write_arc())) else { return };
+        let is_awaited = guard.0.content == Content::Awaited;
+        if is_awaited && self.fill_or_drop(guard, stretch).is_ok() {
             self.counters.read_ahead.fetch_add(1, Relaxed);
         }
-        true
     }
 }

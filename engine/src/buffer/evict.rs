@@ -7,7 +7,7 @@ use super::frame::PageBuf;
 use super::pool::Pool;
 use super::table::{Shard, Slot, SHARDS};
 use super::writeback::{claim, Claim, Patience, Written, BATCH_PAGES};
-use crate::base::Result;
+use crate::base::{PageId, Result};
 use crate::os::observe::{self, Wait};
 use crate::os::trim_heap;
 use std::sync::atomic::{Ordering::Relaxed, Ordering::SeqCst};
@@ -199,8 +199,10 @@ impl Pool {
             let share = (wanted - freed).min(wanted / SHARDS + 1);
             let owed_max = self.owed_bytes_max();
             let mut shard = self.table.nth(start + n);
+            let claimed = claims.len();
             let victims = self.sweep_shard(&mut shard, (share, owed_max), room, &mut claims);
             drop(shard);
+            self.claim_new_pages_after(claimed, &mut claims);
             freed += victims.len();
             for slot in victims {
                 let buf = self.take_memory(slot);
@@ -208,6 +210,19 @@ impl Pool {
             }
         }
         (freed, claims)
+    }
+
+    /// Claims more pages after each claim from `from` on: those with the next ids that nobody wants and
+    /// that only an image can save, as those of a load. They would be claimed by the next sweeps.
+    fn claim_new_pages_after(&self, from: usize, claims: &mut Vec<Claim>) {
+        let is_new = |slot: &Slot| {
+            let is_wanted = slot.meta.referenced.load(Relaxed);
+            !is_wanted && slot.meta.gathered.lock().whole_bytes().is_none()
+        };
+        for i in from..claims.len() {
+            let next = PageId(claims[i].page().0 + 1);
+            self.claim_run(next, BATCH_PAGES, &is_new, claims);
+        }
     }
 
     fn reserve(&self) -> usize {

@@ -14,7 +14,7 @@ use crate::os::sync::{
     condition, ArcRwLockReadGuard, ArcRwLockWriteGuard, Condvar, Mutex, Ranked, RawRwLock, RwLock,
 };
 use crate::os::{Slabs, SIMULATED};
-use crate::store::{Compression, Store};
+use crate::store::{Compression, Store, Stretch};
 use std::sync::atomic::{
     AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst,
 };
@@ -377,7 +377,7 @@ impl Pool {
             return Ok(None);
         };
         self.counters.misses.fetch_add(1, Relaxed);
-        self.fill_or_drop(guard).map(Some)
+        self.fill_or_drop(guard, None).map(Some)
     }
 
     /// Reads the page of a frame that was entered before it was wanted. None: another thread was
@@ -388,11 +388,16 @@ impl Pool {
             return Ok(None);
         }
         self.counters.misses.fetch_add(1, Relaxed);
-        self.fill_or_drop(guard).map(Some)
+        self.fill_or_drop(guard, None).map(Some)
     }
 
-    pub(super) fn fill_or_drop(&self, mut guard: WriteGuard) -> Result<WriteGuard> {
-        match self.fill(&mut guard) {
+    /// Reads the page, from the stretch if it is in it.
+    pub(super) fn fill_or_drop(
+        &self,
+        mut guard: WriteGuard,
+        stretch: Option<&mut Stretch>,
+    ) -> Result<WriteGuard> {
+        match self.fill(&mut guard, stretch) {
             Ok(()) => {
                 guard.0.content = Content::Page;
                 Ok(guard)
@@ -404,10 +409,15 @@ impl Pool {
         }
     }
 
-    fn fill(&self, guard: &mut WriteGuard) -> Result<()> {
+    fn fill(&self, guard: &mut WriteGuard, stretch: Option<&mut Stretch>) -> Result<()> {
         let page = guard.page();
         self.check_not_bad(page)?;
-        match self.store.read(page, &mut guard.0.bytes[..])? {
+        let out = &mut guard.0.bytes[..];
+        let read = match stretch {
+            Some(stretch) => self.store.read_in_stretch(page, out, stretch)?,
+            None => self.store.read(page, out)?,
+        };
+        match read {
             Some(info) => {
                 self.check_read(page, &guard.0.bytes[..])?;
                 guard.set_tree(info.tree);

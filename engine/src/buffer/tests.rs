@@ -594,3 +594,30 @@ fn an_awaited_page_may_be_freed_written_or_unreadable() {
     });
     assert!(pool.stats().frames <= 64 + 8);
 }
+
+/// How many of the pages lie in the file right after the page before them.
+fn in_order(pool: &Pool, pages: std::ops::RangeInclusive<u64>) -> usize {
+    let places = pages.map(|page| {
+        let place = pool.store().place_of(PageId(page));
+        let (_, rest) = place.split_once(" offset ").expect("an offset");
+        rest.split(' ').next().and_then(|n| n.parse::<u64>().ok()).expect("a number")
+    });
+    let places: Vec<u64> = places.collect();
+    places.windows(2).filter(|two| (1..=16_500).contains(&two[1].wrapping_sub(two[0]))).count()
+}
+
+#[test]
+fn new_pages_go_to_the_file_in_their_order() {
+    // By a checkpoint.
+    let (_os, pool) = new_pool();
+    create(&pool, 1..=60, 10);
+    assert!(pool.writeback_before(Lsn(100), 1000).unwrap());
+    assert!(in_order(&pool, 1..=60) >= 50, "{}", in_order(&pool, 1..=60));
+    // By eviction, as a load goes on.
+    let (_os, pool) = new_pool();
+    for page in 1..=600 {
+        create(&pool, page..=page, 10);
+        while pool.evict_step(64).unwrap() {}
+    }
+    assert!(in_order(&pool, 1..=500) >= 400, "{}", in_order(&pool, 1..=500));
+}

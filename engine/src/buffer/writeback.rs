@@ -4,7 +4,7 @@
 
 use super::frame::{Content, Latch, Meta, CLEAN};
 use super::pool::{page_lsn_of, Pool};
-use super::table::{Shard, SHARDS};
+use super::table::{Shard, Slot, SHARDS};
 use crate::base::{Error, Lsn, PageId, Result, PAGE_BYTES};
 use crate::os::planted::{self, Bug};
 use crate::store::{Cause, PageWrite};
@@ -22,6 +22,12 @@ const WRITING_WAIT: Duration = Duration::from_millis(10);
 pub(super) struct Claim {
     meta: Arc<Meta>,
     latch: Arc<Latch>,
+}
+
+impl Claim {
+    pub fn page(&self) -> PageId {
+        self.meta.page
+    }
 }
 
 /// The outcome of one claim.
@@ -94,12 +100,18 @@ impl Pool {
         let start = self.next_shard.fetch_add(1, Relaxed);
         let (mut claims, mut written) = (Vec::new(), Written::default());
         let mut last = start;
+        let is_old = |slot: &Slot| slot.meta.rec_lsn.load(SeqCst) < lsn.0;
         for n in 0..SHARDS {
             last = start + n;
-            claims.extend(self.claim_before(start + n, lsn, budget - claims.len()));
-            if claims.len() >= BATCH_PAGES || claims.len() >= budget {
-                budget -= claims.len();
-                written.add(self.write_claims(std::mem::take(&mut claims), Patience::Wait)?);
+            for page in self.pages_before(start + n, lsn, budget) {
+                self.claim_run(page, budget.min(BATCH_PAGES), &is_old, &mut claims);
+                if claims.len() >= budget.min(BATCH_PAGES) {
+                    budget -= claims.len();
+                    written.add(self.write_claims(std::mem::take(&mut claims), Patience::Wait)?);
+                }
+                if budget == 0 {
+                    break;
+                }
             }
             if budget == 0 {
                 break;
@@ -126,14 +138,39 @@ impl Pool {
         true
     }
 
-    fn claim_before(&self, n: usize, lsn: Lsn, limit: usize) -> Vec<Claim> {
+    fn pages_before(&self, n: usize, lsn: Lsn, limit: usize) -> Vec<PageId> {
         let shard = self.table.nth(n);
-        let below = |i: &usize| shard.slots[*i].meta.rec_lsn.load(SeqCst) < lsn.0;
-        (0..shard.slots.len()).filter(below).filter_map(|i| claim(&shard, i)).take(limit).collect()
+        let old = shard.slots.iter().filter(|slot| slot.meta.rec_lsn.load(SeqCst) < lsn.0);
+        old.map(|slot| slot.meta.page).take(limit).collect()
+    }
+
+    /// Claims the page and those with the next ids, while each is `wanted`, until there are `most`
+    /// claims. Pages that a load made one after the other so come to lie one after the other in the file,
+    /// for scans to read them in one go.
+    pub(super) fn claim_run(
+        &self,
+        first: PageId,
+        most: usize,
+        wanted: &dyn Fn(&Slot) -> bool,
+        claims: &mut Vec<Claim>,
+    ) {
+        let mut page = first;
+        while claims.len() < most {
+            let shard = self.table.shard(page);
+            let place = shard.place_of(page).filter(|&i| wanted(&shard.slots[i]));
+            let Some(claimed) = place.and_then(|i| claim(&shard, i)) else { return };
+            claims.push(claimed);
+            page = PageId(page.0 + 1);
+        }
     }
 
     /// Copies and writes what was claimed, in batches. After a failure the frames are dirty again.
-    pub(super) fn write_claims(&self, claims: Vec<Claim>, patience: Patience) -> Result<Written> {
+    pub(super) fn write_claims(
+        &self,
+        mut claims: Vec<Claim>,
+        patience: Patience,
+    ) -> Result<Written> {
+        claims.sort_unstable_by_key(Claim::page);
         let mut outcome = Ok(Written::default());
         let mut rest = claims.into_iter().peekable();
         while rest.peek().is_some() {

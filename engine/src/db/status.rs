@@ -74,6 +74,7 @@ impl Engine {
             ("page_map_bytes", store.map_bytes),
             ("superblock_bytes", store.superblock_bytes),
             ("page_reads", store.reads),
+            ("page_reads_together", store.stretch_reads),
             ("page_read_bytes", store.read_bytes),
             ("page_reads_corrupt", store.corrupt_reads),
             ("store_pages", store.pages),

@@ -10,6 +10,7 @@ pub struct Counters {
     pub map_bytes: AtomicU64,
     pub superblock_bytes: AtomicU64,
     pub reads: AtomicU64,
+    pub stretch_reads: AtomicU64,
     pub checkpoints: AtomicU64,
     pub corrupt_reads: AtomicU64,
     pub map_leaf_reads: AtomicU64,

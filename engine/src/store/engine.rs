@@ -208,10 +208,27 @@ impl Store {
         }
     }
 
+    /// What the map names at this moment: its place may be reused at the next.
+    pub(super) fn entry_now(&self, page: PageId) -> Result<Option<MapEntry>> {
+        let _reading = self.epochs.enter();
+        self.entry(page)
+    }
+
+    /// Restores the page from `bytes`, if they are exactly the record that the map names.
+    pub(super) fn unpack_named(
+        &self,
+        page: PageId,
+        entry: MapEntry,
+        bytes: &mut [u8],
+        out: &mut [u8],
+    ) -> std::result::Result<(), NoPage> {
+        let head = self.check_record(page, entry, bytes)?;
+        record::unpack(&head, bytes, out, self.cipher.as_deref())
+    }
+
     fn read_record(&self, page: PageId, entry: MapEntry, out: &mut [u8]) -> Result<()> {
         let verdict = self.pages.fetch(entry.place(), entry.record_bytes(), |bytes| {
-            let head = self.check_record(page, entry, bytes)?;
-            record::unpack(&head, bytes, out, self.cipher.as_deref())
+            self.unpack_named(page, entry, bytes, out)
         })?;
         verdict.map_err(|fault| match fault {
             NoPage::Damaged(why) => self.corrupt(page, entry, why),

@@ -70,6 +70,7 @@ mod snapshot;
 mod space;
 mod state;
 mod stats;
+mod stretch;
 mod sums;
 mod superblock;
 #[cfg(test)]
@@ -84,6 +85,7 @@ pub use entry::PAGE_ID_MAX;
 pub use increment::{CopiedStore, PackedPiece};
 pub use inspect::{file_names, PagePlace, StoreFiles, StoreHeader};
 pub use policy::SPACE_PERCENT;
+pub use stretch::Stretch;
 pub use written::{Cause, PageBytes};
 
 use crate::base::{Lsn, PageId, TreeId};

@@ -224,6 +224,13 @@ impl PagesFile {
         })
     }
 
+    /// The bytes of the file from a block's begin on, as they are: what waits in memory is not in them.
+    pub fn read_blocks(&self, out: &mut [u8], from: u64) -> Result<()> {
+        self.file.read_at(out, from)?;
+        self.read_bytes.fetch_add(out.len() as u64, Relaxed);
+        Ok(())
+    }
+
     fn copy_from_memory(&self, place: u64, len: usize, out: &mut [u8]) -> bool {
         for (start, stream) in self.open_start.iter().zip(&self.streams) {
             let start = start.load(Acquire);

@@ -20,6 +20,8 @@ pub struct StoreStats {
     pub superblock_bytes: u64,
     pub checkpoints: u64,
     pub reads: u64,
+    /// Of `reads`, those whose bytes came with those of other pages.
+    pub stretch_reads: u64,
     /// Bytes read from the file for them.
     pub read_bytes: u64,
     /// Reads served by records not yet handed to the OS.
@@ -73,6 +75,7 @@ impl Store {
             superblock_bytes: get(&self.counters.superblock_bytes),
             checkpoints: get(&self.counters.checkpoints),
             reads: get(&self.counters.reads),
+            stretch_reads: get(&self.counters.stretch_reads),
             read_bytes: get(&self.pages.read_bytes),
             memory_reads: get(&self.pages.memory_reads),
             corrupt_reads: get(&self.counters.corrupt_reads),

@@ -11,6 +11,7 @@ mod map;
 mod rotation;
 mod segments;
 mod space;
+mod stretch;
 mod threads;
 
 use super::engine::PageInfo;
