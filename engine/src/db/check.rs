@@ -206,21 +206,21 @@ impl Comparison<'_> {
     /// Compares the keys of one share of many, by their digests.
     fn compare_share(&mut self, index: usize, (share, shares): (u64, u64)) -> Result<Differences> {
         let is_of_share = |digest: u64| digest % shares == share;
-        let mut rows = Vec::new();
+        let mut rows = RowDigests::default();
         self.visit(0, &mut |key, _| {
-            rows.extend(Some(digest(key)).filter(|row| is_of_share(*row)));
+            rows.add(key, is_of_share);
             Ok(())
         })?;
-        rows.sort_unstable();
+        let rows = rows.into_sorted();
         let names = self.table.row_names();
-        let mut named = Vec::with_capacity(rows.len());
+        let mut named = Vec::with_capacity(rows.sorted.len());
         let mut lost = 0;
         self.visit(index, &mut |key, payload| {
             let of_row = match &names {
                 Some(row_key) => Some(digest(&row_key(index, key, payload)?)),
-                None => guess_row(&rows, key, payload),
+                None => rows.guess(key, payload),
             };
-            match of_row.filter(|row| rows.binary_search(row).is_ok()) {
+            match of_row.filter(|row| rows.has(*row)) {
                 Some(row) => named.push(row),
                 None => lost += u64::from(of_row.is_none_or(is_of_share)),
             }
@@ -230,14 +230,47 @@ impl Comparison<'_> {
         let entries = named.len();
         named.dedup();
         let doubled = (entries - named.len()) as u64;
-        Ok(Differences { lost, doubled, missed: (rows.len() - named.len()) as u64 })
+        Ok(Differences { lost, doubled, missed: (rows.sorted.len() - named.len()) as u64 })
     }
 }
 
-/// Where a secondary entry keeps the clustered key: in front of its payload (unique, no NULL), or
-/// at the end of its key.
-fn guess_row(rows: &[u64], key: &[u8], payload: &[u8]) -> Option<u64> {
-    let known = |key: &[u8]| Some(digest(key)).filter(|row| rows.binary_search(row).is_ok());
-    let in_payload = Reader::new(payload, "secondary entry").bytes().ok().and_then(known);
-    in_payload.or_else(|| (0..=key.len()).find_map(|from| known(&key[from..])))
+/// Digests of clustered keys.
+#[derive(Default)]
+struct RowDigests {
+    sorted: Vec<u64>,
+    /// Of the keys in bytes, the shortest and the longest.
+    lens: Option<(usize, usize)>,
+}
+
+impl RowDigests {
+    fn add(&mut self, key: &[u8], is_wanted: impl Fn(u64) -> bool) {
+        let row = digest(key);
+        if is_wanted(row) {
+            let (least, most) = self.lens.unwrap_or((key.len(), key.len()));
+            self.lens = Some((least.min(key.len()), most.max(key.len())));
+            self.sorted.push(row);
+        }
+    }
+
+    fn into_sorted(mut self) -> RowDigests {
+        self.sorted.sort_unstable();
+        self
+    }
+
+    fn has(&self, row: u64) -> bool {
+        self.sorted.binary_search(&row).is_ok()
+    }
+
+    /// Where a secondary entry keeps the clustered key: in front of its payload (unique, no NULL), or
+    /// at the end of its key. Mostly all keys have one length.
+    fn guess(&self, key: &[u8], payload: &[u8]) -> Option<u64> {
+        let known = |key: &[u8]| Some(digest(key)).filter(|row| self.has(*row));
+        let (least, most) = self.lens?;
+        let in_payload = Reader::new(payload, "secondary entry").bytes().ok().and_then(known);
+        let at_end = || {
+            let lens = (least..=most.min(key.len())).rev();
+            lens.map(|len| &key[key.len() - len..]).find_map(known)
+        };
+        in_payload.or_else(at_end)
+    }
 }
