@@ -37,6 +37,7 @@
 //!     definition: Vec::new(),
 //!     autoinc_start: 1,
 //!     compression: None,
+//!     is_encrypted: false,
 //! };
 //! engine.create_table("db/t", spec)?;
 //! let table = engine.table("db/t")?.expect("just created");

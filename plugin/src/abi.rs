@@ -36,6 +36,9 @@ const AUTOINC_GIVEN: u32 = 0;
 const AUTOINC_REPLACES: u32 = 1;
 const AUTOINC_UPDATED: u32 = 3;
 const AUTOINC_STORED: u32 = 4;
+/// Flags of a new table.
+const CREATE_TEMPORARY: u32 = 1;
+const CREATE_ENCRYPTED: u32 = 2;
 
 type Print = extern "C" fn(*mut c_void, *const c_char, usize);
 type WritesRow = extern "C" fn(*mut c_void, *const c_char, usize, *const AbiWrites) -> i32;

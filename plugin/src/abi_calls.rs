@@ -163,8 +163,9 @@ fn sluice_create_table(
         let (name, shape) = unsafe { (text(name)?, describe::shape(view(table)?)?) };
         let mut spec = describe::spec(&shape, autoinc_start);
         spec.compression = engine::compression_of(compression);
+        spec.is_encrypted = flags & CREATE_ENCRYPTED != 0;
         let killed = || engine::is_killed(thd);
-        engine::get()?.create_table_unless(&killed, name, spec, flags & 1 != 0).map(|()| 0)
+        engine::get()?.create_table_unless(&killed, name, spec, flags & CREATE_TEMPORARY != 0).map(|()| 0)
     })
 }
 

@@ -128,6 +128,7 @@ pub fn spec(shape: &Shape, autoinc_start: u64) -> TableSpec {
         definition: shape.definition(),
         autoinc_start,
         compression: None,
+        is_encrypted: false,
     }
 }
 

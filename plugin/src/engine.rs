@@ -8,7 +8,7 @@ use crate::watch::WatchedOs;
 use sluice_engine::base::{Error, Result};
 use sluice_engine::db::{
     self, Compression, Config, Durability, Encryption, Engine, FlushAtCommit, Keys, Level,
-    LogCompression,
+    LogCompression, Scope,
 };
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -17,6 +17,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 use std::time::Duration;
 
+/// `AbiConfig::encrypts`; any other number: all tables are encrypted.
+const ENCRYPT_OFF: u32 = 0;
+const ENCRYPT_TABLES: u32 = 2;
 /// Key management plugins have keys of 16 to 32 bytes.
 const KEY_BYTES_MAX: usize = 255;
 
@@ -116,7 +119,11 @@ pub fn start(config: &AbiConfig, data_dir: PathBuf, log_dir: Option<PathBuf>) ->
         space_percent: u64::from(config.space_amplification_pct),
         encryption: Some(Encryption {
             keys: Arc::new(Server),
-            writes_under: (config.encrypts != 0).then_some(config.encryption_key_id),
+            writes_under: (config.encrypts != ENCRYPT_OFF).then_some(config.encryption_key_id),
+            scope: match config.encrypts {
+                ENCRYPT_TABLES => Scope::NamedTables,
+                _ => Scope::AllTables,
+            },
         }),
         rotate_key_age: config.rotate_key_age,
         background: true,

@@ -41,6 +41,7 @@ fn spec() -> TableSpec {
         definition: Vec::new(),
         autoinc_start: 1,
         compression: None,
+        is_encrypted: false,
     }
 }
 

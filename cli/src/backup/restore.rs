@@ -15,7 +15,7 @@ use super::pace::{self, Pace};
 use super::stream;
 use crate::Result;
 use sluice_engine::db::backup::{key_id, settle, Settled};
-use sluice_engine::db::{Encryption, Geometry, Host, Keys, Level};
+use sluice_engine::db::{Encryption, Geometry, Host, Keys, Level, Scope};
 use sluice_engine::os::RealOs;
 use std::fs::{self, File};
 use std::os::unix::fs::{chown, MetadataExt};
@@ -155,7 +155,7 @@ fn recover(stage: &Path, keys: Option<Arc<dyn Keys>>) -> Result<Settled> {
     let (os, words) = (RealOs::new(), Arc::new(Words));
     // What the restore writes is as what it was given.
     let writes_under = key_id(&*os, &dir);
-    let encryption = keys.map(|keys| Encryption { keys, writes_under });
+    let encryption = keys.map(|keys| Encryption { keys, writes_under, scope: Scope::AllTables });
     let settled = settle(os, &dir, Geometry::default(), words, encryption, &keeps);
     let settled = settled.map_err(|e| format!("the backup cannot be recovered: {e}"))?;
     let _ = fs::remove_file(dir.join("lock"));

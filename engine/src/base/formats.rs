@@ -9,7 +9,9 @@
 //!    of a version that the release does not know (rules M20).
 //! 2. A start writes the control file, in the newest format, before it appends to the log; the
 //!    superblock follows with the first checkpoint. From then on older releases refuse the files.
-//! 3. A directory is of [`ENCRYPTED`] from the moment on when something in it may be encrypted.
+//! 3. A directory is of [`ENCRYPTED`] from the moment on when something in it may be encrypted, and of
+//!    [`ENCRYPTED_TABLES`] from before a table is made that must be, until none is left. That format raises
+//!    the superblock only, so what older releases do not know comes after a checkpoint.
 //! 4. The entry of a release never changes. A new format is a new entry, and the readers of the
 //!    entries from [`OLDEST_READ`] on stay.
 
@@ -94,19 +96,23 @@ pub const FORMATS: [Format; 2] = [
 /// Format 3: that of directories which are encrypted, or were once. All else is as in [`CURRENT`].
 pub const ENCRYPTED: Format = Format { store: 4, log: 3, ..CURRENT };
 
+/// Format 4: that of directories in which a table was made to be encrypted. The version of the log stays: before
+/// anything tells of such a table, a checkpoint has written this superblock.
+pub const ENCRYPTED_TABLES: Format = Format { store: 5, catalog: 3, ..ENCRYPTED };
+
 /// Place of the oldest format that is read.
 const OLDEST_READ: usize = 0;
 
 /// The format that this release writes without encryption.
 pub const CURRENT: Format = FORMATS[FORMATS.len() - 1];
 /// Versions of the superblock that are read.
-pub const STORES: RangeInclusive<u32> = FORMATS[OLDEST_READ].store..=ENCRYPTED.store;
+pub const STORES: RangeInclusive<u32> = FORMATS[OLDEST_READ].store..=ENCRYPTED_TABLES.store;
 /// Versions of the log's files that are read.
-pub const LOGS: RangeInclusive<u32> = FORMATS[OLDEST_READ].log..=ENCRYPTED.log;
+pub const LOGS: RangeInclusive<u32> = FORMATS[OLDEST_READ].log..=ENCRYPTED_TABLES.log;
 
 /// Number and first release of the format whose superblocks have this version.
 pub fn of_store(version: u32) -> Option<(usize, Release)> {
-    let mut all = FORMATS.iter().chain([&ENCRYPTED]).zip(1..);
+    let mut all = FORMATS.iter().chain([&ENCRYPTED, &ENCRYPTED_TABLES]).zip(1..);
     all.find(|(format, _)| format.store == version).map(|(format, number)| (number, format.since))
 }
 
@@ -156,6 +162,7 @@ mod tests {
     fn each_format_raises_the_superblock_and_the_log() {
         assert_eq!(faults(&FORMATS), Vec::<String>::new());
         const { assert!(ENCRYPTED.store > CURRENT.store && ENCRYPTED.log > CURRENT.log) };
+        const { assert!(ENCRYPTED_TABLES.store > ENCRYPTED.store) };
         let next = Format { since: Release(0, 3, 0), row: CURRENT.row + 1, ..CURRENT };
         assert_eq!(faults(&[CURRENT, next]).len(), 1);
         let store = Format { store: CURRENT.store + 1, ..next };
@@ -168,7 +175,9 @@ mod tests {
         assert_eq!(of_store(CURRENT.store), Some(newest()));
         assert_eq!(of_store(2), Some((1, Release(0, 1, 0))));
         assert_eq!(of_store(ENCRYPTED.store), Some((FORMATS.len() + 1, CURRENT.since)));
-        assert_eq!(of_store(ENCRYPTED.store + 1), None);
+        let last = (FORMATS.len() + 2, CURRENT.since);
+        assert_eq!(of_store(ENCRYPTED_TABLES.store), Some(last));
+        assert_eq!(of_store(ENCRYPTED_TABLES.store + 1), None);
     }
 
     #[test]

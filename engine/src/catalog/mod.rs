@@ -24,6 +24,9 @@ pub const CATALOG_TREE: TreeId = TreeId(1);
 pub const FIRST_USER_TREE: TreeId = TreeId(16);
 
 const FORMAT: u8 = formats::CURRENT.catalog;
+/// Of a definition with options, which stand before `definition`.
+const FORMAT_WITH_OPTIONS: u8 = formats::ENCRYPTED_TABLES.catalog;
+const ENCRYPTED: u8 = 1;
 /// No name lies below it.
 const FIRST_NAME: &[u8] = &[1];
 /// Bytes of a definition in one entry, beside the number in front.
@@ -55,6 +58,8 @@ pub struct TableDef {
     pub long_values: IndexDef,
     pub autoinc_start: u64,
     pub compression: CompressionDef,
+    /// The pages of its trees are encrypted, whatever is done with those of other tables.
+    pub is_encrypted: bool,
     pub definition: Vec<u8>,
 }
 
@@ -78,7 +83,7 @@ impl TableDef {
 
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(64 + self.definition.len());
-        put_u8(&mut out, FORMAT);
+        put_u8(&mut out, if self.is_encrypted { FORMAT_WITH_OPTIONS } else { FORMAT });
         put_varint(&mut out, self.id);
         put_varint(&mut out, self.indexes.len() as u64);
         for index in self.trees() {
@@ -87,13 +92,17 @@ impl TableDef {
         put_varint(&mut out, self.autoinc_start);
         put_u8(&mut out, self.compression.method);
         put_u8(&mut out, self.compression.level);
+        if self.is_encrypted {
+            put_u8(&mut out, ENCRYPTED);
+        }
         put_bytes(&mut out, &self.definition);
         out
     }
 
     pub fn decode(bytes: &[u8]) -> Result<TableDef> {
         let mut r = Reader::new(bytes, "table definition");
-        if r.u8()? != FORMAT {
+        let format = r.u8()?;
+        if format != FORMAT && format != FORMAT_WITH_OPTIONS {
             return Err(r.fail("unknown format"));
         }
         let id = r.varint()?;
@@ -105,9 +114,21 @@ impl TableDef {
         let long_values = read_index(&mut r)?;
         let autoinc_start = r.varint()?;
         let compression = CompressionDef { method: r.u8()?, level: r.u8()? };
+        let is_encrypted = format == FORMAT_WITH_OPTIONS;
+        if is_encrypted && r.u8()? != ENCRYPTED {
+            return Err(r.fail("unknown options"));
+        }
         let definition = r.bytes()?.to_vec();
         r.finish()?;
-        Ok(TableDef { id, indexes, long_values, autoinc_start, compression, definition })
+        Ok(TableDef {
+            id,
+            indexes,
+            long_values,
+            autoinc_start,
+            compression,
+            is_encrypted,
+            definition,
+        })
     }
 }
 
@@ -205,24 +226,70 @@ fn piece_key(name: &str, number: u16) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::os::sim::SimRng;
 
-    #[test]
-    fn definition_round_trip() {
+    fn def(is_encrypted: bool) -> TableDef {
         let index =
             |n| IndexDef { tree: TreeId(n), root: PageId(u64::from(n) * 7), unique: n == 1 };
-        let def = TableDef {
+        TableDef {
             id: 300,
             indexes: vec![index(1), index(2)],
             long_values: index(3),
             autoinc_start: 5,
             compression: CompressionDef { method: 2, level: 3 },
+            is_encrypted,
             definition: b"columns".to_vec(),
-        };
-        assert_eq!(TableDef::decode(&def.encode()).unwrap(), def);
-        assert_eq!(piece_key("db/t", 258), b"db/t\0\x01\x02");
-        let bytes = def.encode();
-        for cut in 0..bytes.len() {
-            assert!(TableDef::decode(&bytes[..cut]).is_err());
         }
+    }
+
+    #[test]
+    fn definition_round_trip() {
+        for def in [def(false), def(true)] {
+            assert_eq!(TableDef::decode(&def.encode()).unwrap(), def);
+            let bytes = def.encode();
+            for cut in 0..bytes.len() {
+                assert!(TableDef::decode(&bytes[..cut]).is_err());
+            }
+        }
+        assert_eq!(piece_key("db/t", 258), b"db/t\0\x01\x02");
+    }
+
+    #[test]
+    fn a_table_without_options_has_the_bytes_that_it_always_had() {
+        let bytes = b"\x02\xac\x02\x02\x01\x07\x01\x02\x0e\x00\x03\x15\x00\x05\x02\x03\x07columns";
+        assert_eq!(def(false).encode(), bytes);
+        let more =
+            b"\x03\xac\x02\x02\x01\x07\x01\x02\x0e\x00\x03\x15\x00\x05\x02\x03\x01\x07columns";
+        assert_eq!(def(true).encode(), more);
+    }
+
+    /// Each definition has one form, so what is read is what would be written; all else is damage, also
+    /// options that this release does not know.
+    #[test]
+    fn fuzz_definitions() {
+        let mut rng = SimRng::new(7);
+        let (mut read, mut refused) = (0, 0);
+        for turn in 0..20_000 {
+            let mut bytes = def(turn % 2 == 0).encode();
+            for _ in 0..1 + rng.below(3) {
+                let at = rng.below(bytes.len() as u64) as usize;
+                bytes[at] = rng.next_u64() as u8;
+            }
+            match TableDef::decode(&bytes) {
+                Ok(def) => {
+                    assert_eq!(TableDef::decode(&def.encode()).unwrap(), def);
+                    read += 1;
+                }
+                Err(error) => {
+                    assert!(matches!(error, Error::Corrupt { .. }), "{error}");
+                    refused += 1;
+                }
+            }
+        }
+        assert!(read > 100 && refused > 100, "{read} and {refused}");
+        let mut unknown = def(true).encode();
+        let options = unknown.len() - b"\x07columns".len() - 1;
+        unknown[options] = 2;
+        assert!(TableDef::decode(&unknown).is_err());
     }
 }

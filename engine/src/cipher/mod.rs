@@ -75,6 +75,15 @@ impl fmt::Display for KeyName {
     }
 }
 
+/// Whose pages are encrypted, if anything is. All else that is written is encrypted in either case.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Scope {
+    #[default]
+    AllTables,
+    /// Of tables that are made so.
+    NamedTables,
+}
+
 type Envelope = [u8; ENVELOPE_BYTES];
 type Salt = [u8; SALT_BYTES];
 /// One derived key and where it comes from.

@@ -1,6 +1,6 @@
 //! What the host of the engine chooses, and what the engine asks of its host.
 
-pub use crate::cipher::Keys;
+pub use crate::cipher::{Keys, Scope};
 pub use crate::store::Compression;
 use crate::store::SPACE_PERCENT;
 use std::fmt;
@@ -54,11 +54,13 @@ pub struct Encryption {
     /// The key that everything is written under from now on; `None`: it is written plain. What is
     /// there stays as it is until it is written anew ([`Config::rotate_key_age`]).
     pub writes_under: Option<u32>,
+    /// Means nothing if all is written plain.
+    pub scope: Scope,
 }
 
 impl fmt::Debug for Encryption {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Encryption under {:?}", self.writes_under)
+        write!(f, "Encryption of {:?} under {:?}", self.scope, self.writes_under)
     }
 }
 

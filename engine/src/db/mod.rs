@@ -57,11 +57,14 @@ pub use crate::btree::{Direction, RangeEstimate};
 pub use crate::catalog::{IndexStatistics, TableStatistics};
 #[cfg(feature = "sim")]
 pub use crate::cipher::FixedKeys;
+#[cfg(feature = "sim")]
+pub use crate::store::trees_with_plain_records;
 pub use crate::txn::{Isolation, ReadMode, Savepoint, WaitPolicy};
 pub use callbacks::{KeyParts, Killed, RowNames};
 pub use check::{CheckDepth, TableReport};
 pub use config::{
     Compression, Config, Encryption, FlushAtCommit, Host, Keys, Level, LogCompression, NoHost,
+    Scope,
 };
 pub use ddl::{
     Added, AlteredIndex, BulkInsert, Durability, FoundTwice, IndexBuild, TableLoad, Twice,

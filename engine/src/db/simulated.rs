@@ -69,6 +69,23 @@ impl Engine {
         Ok(self.pool.given_up().iter().filter(|(_, tree)| trees.contains(tree)).count())
     }
 
+    /// The id of the next tree.
+    pub fn next_tree(&self) -> TreeId {
+        TreeId(self.schema.next_tree.load(Ordering::SeqCst))
+    }
+
+    /// Trees of tables that must be encrypted.
+    pub fn promised_trees(&self) -> Vec<TreeId> {
+        let tables = self.schema.tables.read();
+        let promised = tables.values().filter(|table| table.def.is_encrypted);
+        promised.flat_map(|table| table.def.trees().map(|index| index.tree)).collect()
+    }
+
+    /// Trees with a page that is plain and must not be, or the other way round.
+    pub fn badly_kept_trees(&self) -> Result<Vec<TreeId>> {
+        self.store.badly_kept_trees()
+    }
+
     /// A checkpoint for space only, as the background makes it.
     pub fn checkpoint_map_now(&self) -> Result<()> {
         self.checkpoint_map()

@@ -103,11 +103,17 @@ pub enum Bug {
     ImageNotEncrypted,
     /// A key counts as not needed once no page is under it, before a checkpoint has named their new places.
     KeyGivenUpEarly,
+    /// Trees of tables that must be encrypted are taken for those of other tables.
+    TakenForPlain,
+    /// What a life claims that has encrypted some tables only is believed by one that encrypts all.
+    NamedTakenForAll,
+    /// A table that must be encrypted is there before a checkpoint has told a start of it.
+    PromiseNotWritten,
 }
 
 #[cfg(any(feature = "sim", feature = "planted"))]
 impl Bug {
-    pub const ALL: [Bug; 48] = [
+    pub const ALL: [Bug; 51] = [
         Bug::CommitWithoutFlush,
         Bug::LogWriteNotDurable,
         Bug::CheckpointWithoutStoreSync,
@@ -156,5 +162,8 @@ impl Bug {
         Bug::KeptValueDeleted,
         Bug::ImageNotEncrypted,
         Bug::KeyGivenUpEarly,
+        Bug::TakenForPlain,
+        Bug::NamedTakenForAll,
+        Bug::PromiseNotWritten,
     ];
 }

@@ -61,7 +61,7 @@ impl Store {
                 return Err(error);
             }
         };
-        let claimed = sb.claim.oldest_of_pages(self.under());
+        let claimed = sb.claim.oldest_of_pages(self.under(), self.scope());
         {
             // From here on a start may find this one.
             let mut state = self.state.write();
@@ -163,6 +163,7 @@ impl Store {
         let mut sb = cp.current;
         sb.proof = proof(cipher, sb.proof)?;
         sb.claim = self.claim_of(capture);
+        sb.promises = capture.promises;
         sb.generation += 1;
         sb.max_page = capture.max_page.0;
         let log = new_map.map_or(&cp.changes, |new| &new.changes);
@@ -190,7 +191,12 @@ impl Store {
             Oldest::None => Some(self.newest_version()),
             Oldest::Foreign | Oldest::Unknown => None,
         };
-        KeyClaim { key: self.under().unwrap_or(0), pages, log: capture.log_claim }
+        KeyClaim {
+            key: self.under().unwrap_or(0),
+            pages,
+            scope: self.scope(),
+            log: capture.log_claim,
+        }
     }
 
     /// Writes a new snapshot if the change log is long. The leaves are copied one after the

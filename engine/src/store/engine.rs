@@ -1,6 +1,7 @@
 //! The store: opening, reading, writing, freeing.
 
 use super::checkpointer::Checkpointer;
+use super::choices::Choices;
 use super::counters::{add, Counters};
 use super::entry::{MapEntry, PAGE_ID_MAX};
 use super::epoch::Epochs;
@@ -67,6 +68,9 @@ pub struct Store {
     /// The generation of the map files that a backup reads; 0: there is none.
     pub(super) backup_map: AtomicU64,
 }
+
+const PROMISED: &str = "tables were made with ENCRYPTED=YES, and encryption is off: set \
+                        sluice_encrypt=TABLES or ON";
 
 pub(super) fn superblock_path(dir: &Path) -> PathBuf {
     dir.join("superblock")
@@ -141,13 +145,17 @@ impl Store {
         if let Some(proof) = sb.proof.as_ref().filter(|_| !sb.claim.needs_no_key()) {
             cipher::check_proof_with(options.cipher.as_deref(), proof)?;
         }
+        let under = options.cipher.as_ref().and_then(|cipher| cipher.writes_under());
+        if sb.promises && under.is_none() {
+            return Err(Error::Refused(PROMISED.into()));
+        }
         check_segment_bytes(sb.segment_bytes)?;
         let (mut map, changes, note, sums) = load_map(&*os, &dir, &sb, options.map_bytes)?;
         let note = decrypt_note(options.cipher.as_deref(), &sb, note)?;
         let file = os.open(&pages_path(&dir), direct)?;
         let count = check_loaded(&mut map, &sums, &sb, &*file)?;
-        let under = options.cipher.as_ref().and_then(|cipher| cipher.writes_under());
-        let mut state = State::load(map, sums, sb.segment_bytes, count, (sb.claim, under));
+        let choices = Choices::new(under, options.scope, sb.promises);
+        let mut state = State::load(map, sums, sb.segment_bytes, count, (sb.claim, choices));
         state.max_page = PageId(sb.max_page);
 
         // Both slots must name what is kept before anything may be reused.
@@ -272,7 +280,7 @@ impl Store {
                 let (bytes, limit) = (write.page.0 as usize, PAGE_ID_MAX as usize);
                 return Err(Error::TooLarge { what: "page id", bytes, limit });
             }
-            records.push(record::pack(self.seed, write, self.cipher.as_deref())?);
+            records.push(record::pack(self.seed, write, self.cipher_for(write.tree))?);
         }
         let (mut pins, mut unwritten) = (Vec::with_capacity(records.len()), Vec::new());
         records.retain(|record| match self.pin([record.page].into_iter()) {
@@ -458,6 +466,7 @@ fn write_empty_store(os: &dyn Os, options: &StoreOptions, seed: u32) -> Result<S
         last_batch_at: changes.last_batch_at(),
         proof: proof(options.cipher.as_deref(), None)?,
         claim: KeyClaim::default(),
+        promises: false,
     })
 }
 

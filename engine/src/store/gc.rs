@@ -89,7 +89,7 @@ impl Store {
     /// asked for all, damage before what may pass. Leaf by leaf: each is read once.
     fn live_of(&self, start: u64, bytes: &[u8]) -> Result<(Live, Option<Error>)> {
         let mut unknown: Option<Error> = None;
-        let mut found = self.scan_segment(bytes);
+        let mut found = scan_records(self.seed, bytes);
         found.sort_unstable_by_key(|(head, _)| head.page);
         let mut live = Vec::with_capacity(found.len());
         for (head, at) in found {
@@ -129,23 +129,6 @@ impl Store {
         record.is_some_and(|record| self.check_record(page, entry, record).is_ok())
     }
 
-    /// Everything in a segment that is a sound record of this store, with its offset.
-    fn scan_segment(&self, bytes: &[u8]) -> Vec<(record::Header, usize)> {
-        let mut found = Vec::new();
-        let mut at = 0;
-        while at < bytes.len() {
-            match record::verify(self.seed, &bytes[at..]) {
-                Ok(head) => {
-                    found.push((head, at));
-                    at += head.record_bytes;
-                }
-                // Padding, or never written: the next record begins at a block.
-                Err(_) => at = (at + 1).next_multiple_of(BLOCK_BYTES),
-            }
-        }
-        found
-    }
-
     /// Moves records of the victim, as this life writes them; answers the bytes that arrived. If not
     /// `must_open`, one whose key is missing is moved as it is: nothing is lost by that.
     pub(super) fn move_some(
@@ -183,13 +166,11 @@ impl Store {
             still_live
         });
         drop(state);
-        if let Some(cipher) = self.cipher.as_deref() {
-            for record in &mut records {
-                match record::renewed(self.seed, &record.bytes, cipher) {
-                    Ok(Some(bytes)) => record.bytes = bytes,
-                    Err(error) if must_open => return Err(error),
-                    Ok(None) | Err(_) => {}
-                }
+        for record in &mut records {
+            match self.renewed(record) {
+                Ok(Some(bytes)) => record.bytes = bytes,
+                Err(error) if must_open => return Err(error),
+                Ok(None) | Err(_) => {}
             }
         }
         let moved_bytes = Cell::new(0);
@@ -204,4 +185,21 @@ impl Store {
         victim.live.truncate(victim.live.len() - taken);
         Ok(moved_bytes.get())
     }
+}
+
+/// Everything in whole blocks that is a sound record of the store with this seed, with its offset.
+pub(super) fn scan_records(seed: u32, bytes: &[u8]) -> Vec<(record::Header, usize)> {
+    let mut found = Vec::new();
+    let mut at = 0;
+    while at < bytes.len() {
+        match record::verify(seed, &bytes[at..]) {
+            Ok(head) => {
+                found.push((head, at));
+                at += head.record_bytes;
+            }
+            // Padding, or never written: the next record begins at a block.
+            Err(_) => at = (at + 1).next_multiple_of(BLOCK_BYTES),
+        }
+    }
+    found
 }

@@ -167,7 +167,11 @@ impl Store {
             examined += super::leaf::LEAF_PAGES;
             leaf += usize::from(found < room);
         };
-        self.state.write().dropped.insert(tree, leaf);
+        let mut state = self.state.write();
+        state.dropped.insert(tree, leaf);
+        if is_done {
+            state.choices.forget(tree);
+        }
         is_done
     }
 

@@ -36,6 +36,8 @@
 //!     map files stay (`backup.rs`).
 //! 13. A segment knows the oldest key of its live records, at the least. A key counts as not needed when a
 //!     checkpoint has named the places of the pages that were under it anew, not when they have moved.
+//! 14. A record is encrypted, if anything is, unless its tree was said to be plain (`choices.rs`). While some tree
+//!     must be encrypted both slots of the superblock say so.
 //!
 //! Lock order: checkpointer or collector, then growth, then one stream, then state or tail. The
 //! writing lock is taken with none of stream, state and tail held.
@@ -46,6 +48,7 @@ mod backup;
 mod blocks;
 mod checkpoint;
 mod checkpointer;
+mod choices;
 mod counters;
 mod engine;
 mod entry;
@@ -62,7 +65,10 @@ mod leaves;
 mod map;
 mod mapfile;
 mod pages;
+#[cfg(any(test, feature = "sim"))]
+mod plainness;
 mod policy;
+mod promises;
 mod record;
 mod rotate;
 mod segments;
@@ -84,12 +90,14 @@ pub use engine::Store;
 pub use entry::PAGE_ID_MAX;
 pub use increment::{CopiedStore, PackedPiece};
 pub use inspect::{file_names, PagePlace, StoreFiles, StoreHeader};
+#[cfg(any(test, feature = "sim"))]
+pub use plainness::trees_with_plain_records;
 pub use policy::SPACE_PERCENT;
 pub use stretch::Stretch;
 pub use written::{Cause, PageBytes};
 
 use crate::base::{Lsn, PageId, TreeId};
-use crate::cipher::Cipher;
+use crate::cipher::{Cipher, Scope};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -103,6 +111,8 @@ pub struct StoreOptions {
     pub map_bytes: usize,
     /// Opens what is encrypted, and encrypts, if it does, what is written.
     pub cipher: Option<Arc<Cipher>>,
+    /// Of which trees, if the cipher encrypts.
+    pub scope: Scope,
 }
 
 impl StoreOptions {
@@ -110,7 +120,13 @@ impl StoreOptions {
 
     #[cfg(test)]
     pub fn new(dir: impl Into<PathBuf>) -> StoreOptions {
-        StoreOptions { dir: dir.into(), segment_bytes: 8 << 20, map_bytes: 16 << 20, cipher: None }
+        StoreOptions {
+            dir: dir.into(),
+            segment_bytes: 8 << 20,
+            map_bytes: 16 << 20,
+            cipher: None,
+            scope: Scope::AllTables,
+        }
     }
 }
 

@@ -188,10 +188,15 @@ pub fn key_of(record: &[u8]) -> Option<KeyName> {
     (head[0] == KIND_ENCRYPTED).then(|| cipher::name_of(envelope))
 }
 
-/// A verified record as this life writes: under the newest key, or plain; `None` if it is so already.
-pub fn renewed(seed: u32, record: &[u8], cipher: &Cipher) -> Result<Option<Vec<u8>>> {
+/// A verified record as it is to be: under the newest key, or plain; `None` if it is so already.
+pub fn renewed(
+    seed: u32,
+    record: &[u8],
+    cipher: &Cipher,
+    encrypts: bool,
+) -> Result<Option<Vec<u8>>> {
     let key = key_of(record);
-    if key == cipher.newest() {
+    if key == cipher.newest().filter(|_| encrypts) {
         return Ok(None);
     }
     let (head, payload) = record.split_at(HEADER_BYTES);
@@ -200,12 +205,12 @@ pub fn renewed(seed: u32, record: &[u8], cipher: &Cipher) -> Result<Option<Vec<u
         None => Cow::from(payload),
     };
     let mut bytes = head.to_vec();
-    bytes.resize(HEADER_BYTES + cipher.newest().map_or(0, |_| ENVELOPE_BYTES), 0);
+    bytes.resize(HEADER_BYTES + if encrypts { ENVELOPE_BYTES } else { 0 }, 0);
     bytes.extend_from_slice(&payload);
-    bytes[0] = if cipher.encrypts() { KIND_ENCRYPTED } else { KIND_IMAGE };
+    bytes[0] = if encrypts { KIND_ENCRYPTED } else { KIND_IMAGE };
     let payload_bytes = (bytes.len() - HEADER_BYTES) as u16;
     bytes[2..4].copy_from_slice(&payload_bytes.to_le_bytes());
-    if cipher.encrypts() {
+    if encrypts {
         cipher.encrypt(&context_of(&bytes), &mut bytes[HEADER_BYTES..])?;
     }
     let check = check_of(seed, &bytes);
@@ -278,7 +283,7 @@ mod tests {
                 keys.newest.store(2, Ordering::Relaxed);
                 cipher.refresh();
                 for old in [&plain, &packed] {
-                    let new = renewed(1, &old.bytes, &cipher).unwrap().unwrap();
+                    let new = renewed(1, &old.bytes, &cipher, true).unwrap().unwrap();
                     assert_eq!(new.len(), packed.bytes.len());
                     let envelope = new[HEADER_BYTES..].first_chunk().unwrap();
                     assert_eq!(cipher::name_of(envelope).version, 2);
@@ -286,7 +291,10 @@ mod tests {
                     assert_eq!((head.page, head.lsn), (PageId(7), Lsn(99)));
                     unpack(&head, &mut new.clone(), &mut out, Some(&cipher)).unwrap();
                     assert_eq!(&out, page);
-                    assert_eq!(renewed(1, &new, &cipher).unwrap(), None);
+                    assert_eq!(renewed(1, &new, &cipher, true).unwrap(), None);
+                    let opened = renewed(1, &new, &cipher, false).unwrap().unwrap();
+                    assert_eq!(opened, plain.bytes, "a tree that is plain");
+                    assert_eq!(renewed(1, &opened, &cipher, false).unwrap(), None);
                 }
                 keys.newest.store(1, Ordering::Relaxed);
                 cipher.refresh();

@@ -4,12 +4,13 @@
 
 use super::counters::add;
 use super::engine::Store;
+use super::entry::MapEntry;
 use super::pages::StreamKind;
 use super::record;
 use super::segments::Life;
 use super::victim::Victim;
 use crate::base::{Error, Lsn, Result};
-use crate::cipher::{self, Oldest};
+use crate::cipher::{self, Oldest, Scope};
 use crate::os::planted::{self, Bug};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -52,6 +53,10 @@ impl Store {
     pub(super) fn newest_version(&self) -> u32 {
         let newest = self.cipher.as_ref().and_then(|cipher| cipher.newest());
         newest.map_or(0, |name| name.version)
+    }
+
+    pub(super) fn scope(&self) -> Scope {
+        self.state.read().choices.scope()
     }
 
     pub(super) fn under(&self) -> Option<u32> {
@@ -116,7 +121,10 @@ impl Store {
     }
 
     fn oldest_of(&self, victim: &Victim) -> Oldest {
-        let of = |entry| Oldest::of(record::key_of(victim.record(entry)), self.under());
+        let state = self.state.read();
+        let of = |entry: MapEntry| {
+            state.choices.oldest_of(entry.tree(), record::key_of(victim.record(entry)))
+        };
         victim.live.iter().map(|&(_, entry)| of(entry)).min().unwrap_or_default()
     }
 

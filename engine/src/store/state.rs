@@ -1,5 +1,6 @@
 //! Everything that changes together with a map entry, under one short lock. No I/O in here.
 
+use super::choices::Choices;
 use super::entry::MapEntry;
 use super::map::{Lookup, PageMap};
 use super::record::Packed;
@@ -28,8 +29,8 @@ pub struct State {
     /// Highest LSN that any entry ever named.
     pub max_lsn: Lsn,
     pub written: WrittenPages,
-    /// The key that new records are encrypted under.
-    under: Option<u32>,
+    /// Which records are encrypted.
+    pub choices: Choices,
     /// What the last checkpoint says of the keys of its pages; while another one writes its superblocks, the
     /// older of both.
     pub durable_oldest: Oldest,
@@ -48,19 +49,21 @@ pub struct Capture {
     /// Of the keys of the records that the captured map names.
     pub oldest: Oldest,
     pub log_claim: Option<(u32, Lsn)>,
+    /// See [`Choices::promises`].
+    pub promises: bool,
 }
 
 impl State {
     /// The state of a map that was loaded, with its sums and the number of segments in the file.
-    /// `under`: the key that this life encrypts under.
     pub fn load(
         map: PageMap,
         sums: Sums,
         segment_bytes: u64,
         segments: usize,
-        (claim, under): (KeyClaim, Option<u32>),
+        (claim, choices): (KeyClaim, Choices),
     ) -> State {
-        let oldest = claim.oldest_of_pages(under);
+        let under = choices.under();
+        let oldest = claim.oldest_of_pages(under, choices.scope());
         State {
             map,
             segments: SegmentTable::load(segment_bytes, segments, &sums.segments, oldest),
@@ -72,7 +75,7 @@ impl State {
             max_page: PageId::ZERO,
             max_lsn: sums.max_lsn,
             written: WrittenPages::default(),
-            under,
+            choices,
             durable_oldest: oldest,
             log_claim: claim.log.filter(|_| claim.key == under.unwrap_or(0)),
         }
@@ -121,7 +124,7 @@ impl State {
         }
         let entry = record.entry_at(place);
         let old = self.map.set(record.page, entry);
-        self.account(old, entry, Oldest::of(record.key(), self.under));
+        self.account(old, entry, self.choices.oldest_of(record.tree, record.key()));
         self.max_page = self.max_page.max(record.page);
         self.max_lsn = self.max_lsn.max(record.lsn);
     }
@@ -138,7 +141,7 @@ impl State {
         }
         let new = record.entry_at(place);
         self.map.set(record.page, new);
-        self.account(old, new, Oldest::of(record.key(), self.under));
+        self.account(old, new, self.choices.oldest_of(record.tree, record.key()));
         true
     }
 
@@ -178,6 +181,7 @@ impl State {
             max_page: self.max_page,
             oldest: self.segments.oldest(),
             log_claim: self.log_claim,
+            promises: self.choices.promises(),
         }
     }
 

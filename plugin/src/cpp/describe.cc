@@ -243,13 +243,23 @@ static bool refuse_options(const HA_CREATE_INFO *info)
       if (key->type == Key::FOREIGN_KEY)
         return refuse("FOREIGN KEY constraints yet; the table was not created without them");
   }
-  for (engine_option_value *o= info->option_list; o; o= o->next)
-    if (!o->parsed && o->name.length >= 9 && !strncasecmp(o->name.str, "ENCRYPTED", 9))
-      return refuse("ENCRYPTED for a single table: sluice_encrypt is for all of them");
+  return false;
+}
+
+/* A table gets what it says, or is not made. */
+static bool refuse_encrypted(const TABLE *table)
+{
+  const ha_table_option_struct *options= table->s->option_struct;
+  const uint encrypted= options ? options->encrypted : uint(SLUICE_ENCRYPTED_DEFAULT);
+  if (encrypted == SLUICE_ENCRYPTED_YES && sluice_encrypts() == SLUICE_ENCRYPT_OFF)
+    return refuse("ENCRYPTED=YES while sluice_encrypt is OFF: restart the server with TABLES or ON");
+  if (encrypted == SLUICE_ENCRYPTED_NO && sluice_encrypts() == SLUICE_ENCRYPT_ALL)
+    return refuse("ENCRYPTED=NO while sluice_encrypt is ON, which encrypts all tables: leave it out, or restart "
+                  "the server with TABLES");
   return false;
 }
 
 bool sluice_refuse(const TABLE *table, const HA_CREATE_INFO *info)
 {
-  return refuse_options(info) || refuse_columns(table) || refuse_keys(table);
+  return refuse_options(info) || refuse_encrypted(table) || refuse_columns(table) || refuse_keys(table);
 }

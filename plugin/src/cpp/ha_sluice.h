@@ -65,7 +65,17 @@ uint64_t sluice_fingerprint(CHARSET_INFO *cs);
 struct ha_table_option_struct
 {
   const char *compression;
+  uint encrypted; /* SLUICE_ENCRYPTED_* */
 };
+/* In the order of the values of ENCRYPTED. */
+enum
+{
+  SLUICE_ENCRYPTED_DEFAULT,
+  SLUICE_ENCRYPTED_YES,
+  SLUICE_ENCRYPTED_NO
+};
+/* sluice_encrypt, as in sluice_config. */
+uint32_t sluice_encrypts();
 extern ha_create_table_option sluice_table_options[];
 /* False and an error if the text is none. */
 bool sluice_compression(const char *text, uint32_t *to);

@@ -92,13 +92,17 @@ int ha_sluice::create(const char *name, TABLE *form, HA_CREATE_INFO *info)
   const ha_table_option_struct *options= form->s->option_struct;
   if (options && options->compression && !sluice_compression(options->compression, &compression))
     return HA_WRONG_CREATE_OPTION;
+  uint32_t flags= info->tmp_table() ? SLUICE_CREATE_TEMPORARY : 0;
+  if (options && options->encrypted == SLUICE_ENCRYPTED_YES)
+    flags|= SLUICE_CREATE_ENCRYPTED;
   int error= sluice_create_table(asked(ha_thd()), sluice_name(name), description.get(), start,
-                                 compression, info->tmp_table() ? SLUICE_CREATE_TEMPORARY : 0);
+                                 compression, flags);
   return error ? failed(error) : 0;
 }
 
 ha_create_table_option sluice_table_options[]= {
     HA_TOPTION_STRING("COMPRESSION", compression),
+    HA_TOPTION_ENUM("ENCRYPTED", encrypted, "DEFAULT,YES,NO", SLUICE_ENCRYPTED_DEFAULT),
     HA_TOPTION_END,
 };
 
@@ -199,7 +203,9 @@ bool ha_sluice::check_if_incompatible_data(HA_CREATE_INFO *info, uint changes)
   const ha_table_option_struct *old= table_share->option_struct, *now= info->option_struct;
   const char *before= old && old->compression ? old->compression : "";
   const char *after= now && now->compression ? now->compression : "";
-  if (strcmp(before, after))
+  const uint was= old ? old->encrypted : uint(SLUICE_ENCRYPTED_DEFAULT);
+  const uint is= now ? now->encrypted : uint(SLUICE_ENCRYPTED_DEFAULT);
+  if (strcmp(before, after) || was != is)
     return COMPATIBLE_DATA_NO;
   const ulonglong ours= HA_CREATE_USED_AUTO | HA_CREATE_USED_ROW_FORMAT |
                         HA_CREATE_USED_KEY_BLOCK_SIZE | HA_CREATE_USED_DATADIR |

@@ -14,7 +14,7 @@ static ulong flush_log_at_trx_commit;
 static ulong compression;
 static ulong log_compression;
 static ulong space_amplification_pct;
-static my_bool encrypts_all;
+static ulong encrypt;
 static ulong encryption_key_id;
 static ulong rotate_key_age;
 
@@ -23,6 +23,10 @@ static TYPELIB compression_typelib= {3, "compression", compression_names, nullpt
 static const char *log_compression_names[]= {"none", "lz4", "zstd", "auto", NullS};
 static TYPELIB log_compression_typelib=
   {4, "log_compression", log_compression_names, nullptr};
+
+/* The numbers are those of sluice_config; 0 and 1 have always been OFF and ON. */
+static const char *encrypt_names[]= {"OFF", "ON", "TABLES", NullS};
+static TYPELIB encrypt_typelib= {3, "encrypt", encrypt_names, nullptr};
 
 static void update_flush_mode(THD *, st_mysql_sys_var *, void *to, const void *value)
 {
@@ -107,11 +111,12 @@ static MYSQL_SYSVAR_ULONG(space_amplification_pct, space_amplification_pct, PLUG
     "more. See docs/using.md",
     nullptr, update_space_amplification, 160, 110, 400, 0);
 
-static MYSQL_SYSVAR_BOOL(encrypt, encrypts_all, PLUGIN_VAR_OPCMDARG | PLUGIN_VAR_READONLY,
-    "Encrypt the pages, the log and the temporary files of Sluice, of all tables, with a key of the "
-    "server's key management. What is there already is written anew in the background: see "
+static MYSQL_SYSVAR_ENUM(encrypt, encrypt, PLUGIN_VAR_OPCMDARG | PLUGIN_VAR_READONLY,
+    "What Sluice encrypts with a key of the server's key management. ON: pages, log and temporary "
+    "files of all tables. TABLES: log and temporary files, and pages of tables with ENCRYPTED=YES. "
+    "OFF: nothing. What is there already is written anew in the background: see "
     "sluice_encryption_rotate_key_age",
-    nullptr, nullptr, 0);
+    nullptr, nullptr, SLUICE_ENCRYPT_OFF, &encrypt_typelib);
 
 static MYSQL_SYSVAR_ULONG(encryption_key_id, encryption_key_id,
     PLUGIN_VAR_RQCMDARG | PLUGIN_VAR_READONLY,
@@ -120,8 +125,8 @@ static MYSQL_SYSVAR_ULONG(encryption_key_id, encryption_key_id,
 
 static MYSQL_SYSVAR_ULONG(encryption_rotate_key_age, rotate_key_age, PLUGIN_VAR_RQCMDARG,
     "Write pages anew in the background that are under a key so many versions old, or older, as "
-    "innodb_encryption_rotate_key_age; and those that are plain though sluice_encrypt is ON, or "
-    "encrypted though it is OFF. 0: leave all as they are. Status variables Sluice_encryption_% "
+    "innodb_encryption_rotate_key_age; and those that are plain though sluice_encrypt says that "
+    "they are encrypted, or encrypted though it is OFF. 0: leave all as they are. Status variables Sluice_encryption_% "
     "say what is left",
     nullptr, update_rotate_key_age, 1, 0, UINT_MAX32, 0);
 
@@ -225,6 +230,8 @@ static MYSQL_THDVAR_BOOL(hot_backup, PLUGIN_VAR_OPCMDARG,
 
 bool sluice_makes_hot_backup(THD *thd) { return thd && THDVAR(thd, hot_backup); }
 
+uint32_t sluice_encrypts() { return uint32_t(encrypt); }
+
 bool sluice_flushes_at_commit() { return flush_log_at_trx_commit == 1; }
 
 extern "C" {
@@ -304,7 +311,7 @@ int sluice_plugin_start(void *hton)
   config.compression= uint32_t(compression);
   config.log_compression= uint32_t(log_compression);
   config.space_amplification_pct= uint32_t(space_amplification_pct);
-  config.encrypts= encrypts_all;
+  config.encrypts= uint32_t(encrypt);
   config.encryption_key_id= uint32_t(encryption_key_id);
   config.rotate_key_age= uint32_t(rotate_key_age);
   sluice_fill_hton(static_cast<handlerton *>(hton));

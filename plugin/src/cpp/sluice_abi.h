@@ -81,6 +81,10 @@ enum sluice_wait
 #define SLUICE_NO_KEY 0xffffffffu
 #define SLUICE_XID_BYTES 128
 #define SLUICE_CREATE_TEMPORARY 1u
+#define SLUICE_CREATE_ENCRYPTED 2u
+#define SLUICE_ENCRYPT_OFF 0u
+#define SLUICE_ENCRYPT_ALL 1u
+#define SLUICE_ENCRYPT_TABLES 2u
 #define SLUICE_COMPRESSION_DEFAULT 0xffffffffu
 
 typedef struct sluice_column
@@ -144,7 +148,7 @@ typedef struct sluice_config
   uint32_t compression;     /* 0 none, 1 lz4, 2 zstd */
   uint32_t log_compression; /* the same, and 3 auto */
   uint32_t space_amplification_pct;
-  uint32_t encrypts;          /* 1: all that is written from now on */
+  uint32_t encrypts;          /* SLUICE_ENCRYPT_*: what is written from now on */
   uint32_t encryption_key_id; /* under the newest version of this key */
   uint32_t rotate_key_age;    /* 0: no rotation in the background */
   uint32_t reserved;

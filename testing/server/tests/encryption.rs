@@ -59,9 +59,14 @@ impl Case {
     }
 
     fn write(&self) {
+        self.write_with("");
+    }
+
+    /// `options`: of the table.
+    fn write_with(&self, options: &str) {
         self.d.run(&[
             "CREATE DATABASE w",
-            "CREATE TABLE w.t (a INT PRIMARY KEY, b VARCHAR(200), c LONGTEXT, KEY (b))",
+            &format!("CREATE TABLE w.t (a INT PRIMARY KEY, b VARCHAR(200), c LONGTEXT, KEY (b)) {options}"),
             &format!("INSERT INTO w.t SELECT seq, CONCAT('{NEEDLE} ', seq), REPEAT('{NEEDLE}', seq % 9 * 300) \
                       FROM w.seq_1_to_3000"),
             "FLUSH ENGINE LOGS",
@@ -324,4 +329,171 @@ fn a_backup_needs_the_keys_to_be_verified_and_restored() {
     site.start(&[&load, &file, "--sluice-encrypt=ON"]);
     assert_eq!(sum(&site), before);
     site.stop();
+}
+
+const OPEN_NEEDLE: &str = "for everybody to read";
+const SUMS: &str =
+    "SELECT CONCAT_WS(' ', (SELECT SUM(LENGTH(b)) FROM w.t), (SELECT SUM(LENGTH(b)) FROM w.o), \
+                    (SELECT SUM(LENGTH(b)) FROM w.p))";
+
+impl Case {
+    /// A table that must be encrypted, one with partitions, and one that need not be.
+    fn write_tables(&self) {
+        self.write_with("ENCRYPTED=YES");
+        self.d.run(&[
+            "CREATE TABLE w.p (a INT PRIMARY KEY, b VARCHAR(200), KEY (b)) ENCRYPTED=YES \
+             PARTITION BY HASH (a) PARTITIONS 3",
+            &format!("INSERT INTO w.p SELECT seq, CONCAT('{NEEDLE} ', seq) FROM w.seq_1_to_2000"),
+            "CREATE TABLE w.o (a INT PRIMARY KEY, b VARCHAR(200), KEY (b))",
+            &format!(
+                "INSERT INTO w.o SELECT seq, CONCAT('{OPEN_NEEDLE} ', seq) FROM w.seq_1_to_2000"
+            ),
+        ]);
+    }
+
+    fn sums(&self) -> String {
+        self.d.value(SUMS)
+    }
+
+    fn with_needle(&self, dir: &Path, needle: &str) -> Vec<String> {
+        let has = |bytes: &[u8]| bytes.windows(needle.len()).any(|part| part == needle.as_bytes());
+        let found = files(dir).into_iter().filter(|(_, bytes)| has(bytes));
+        found.map(|(path, _)| path.display().to_string()).collect()
+    }
+
+    fn copy(&self, name: &str) -> PathBuf {
+        let address = format!("mysql://root@localhost/?socket={}", self.d.socket().display());
+        let to = self.scratch.path(name);
+        let mut command = self.program();
+        command.args(["backup", &address, "--only-sluice", "--to"]).arg(&to);
+        run(command.arg(format!("--key-file={}", self.keys.display()))).ok();
+        to
+    }
+}
+
+#[test]
+fn single_tables_are_encrypted_and_others_are_not() {
+    let mut case = Case::new("tables");
+    let tables =
+        ["--sluice-encrypt=TABLES", "--sluice-compression=none", "--sluice-log-compression=none"];
+    case.start(&tables);
+    case.write_tables();
+    let before = (case.sum(), case.sums());
+    case.d.wait_until_log_is_durable();
+    case.d.kill();
+    assert_eq!(case.bare(), Vec::<String>::new());
+    let keys = case.with_keys();
+    let why = "tables were made with ENCRYPTED=YES, and encryption is off";
+    case.refuses(why, &[&keys[0], &keys[1]]);
+    case.start(&tables);
+    assert_eq!((case.sum(), case.sums()), before);
+    case.roll_back_prepared();
+    case.wait_for_keys();
+    case.d.stop();
+    assert_eq!(case.bare(), Vec::<String>::new());
+    let pages = case.d.data("sluice/pages").display().to_string();
+    assert_eq!(case.with_needle(&case.d.data("sluice"), OPEN_NEEDLE), [pages]);
+
+    // All, and back again.
+    case.start(&["--sluice-encrypt=ON"]);
+    case.wait_for_keys();
+    assert_ne!(case.status("rewritten_pages"), "0");
+    case.d.stop();
+    case.start(&tables);
+    case.wait_for_keys();
+    assert_eq!(case.sums(), before.1);
+    assert_eq!(case.d.rows("CHECK TABLE w.t, w.o, w.p EXTENDED").len(), 3);
+
+    // What was plain is encrypted by ALTER; its old places keep their bytes.
+    case.d.run(&[
+        "UPDATE w.o SET b = CONCAT(b, '!')",
+        "UPDATE w.o SET b = TRIM(TRAILING '!' FROM b)",
+    ]);
+    case.d.run(&["ALTER TABLE w.o ENCRYPTED=YES"]);
+    let made: String = case.d.rows("SHOW CREATE TABLE w.o")[0][1].clone();
+    assert!(made.contains("`ENCRYPTED`=YES"), "{made}");
+    assert_eq!(case.sums(), before.1);
+    let copy = case.copy("altered");
+    assert_eq!(case.with_needle(&copy, NEEDLE), Vec::<String>::new());
+    case.d.run(&["CREATE DATABASE x", "CREATE TABLE x.t LIKE w.t", "CREATE TABLE x.p LIKE w.p"]);
+    case.d.run(&[
+        "DROP TABLE x.p",
+        &case.d.rows("SHOW CREATE TABLE w.p")[0][1].replace("`p`", "x.p"),
+    ]);
+    let options = "SELECT COUNT(*) FROM information_schema.TABLES WHERE CREATE_OPTIONS LIKE '%ENCRYPTED`=YES%'";
+    assert_eq!(case.d.value(options), "5");
+
+    // Without such a table a start without encryption is fine.
+    case.d.run(&["DROP DATABASE x"]);
+    for name in ["t", "o", "p"] {
+        case.d.run(&[&format!("ALTER TABLE w.{name} ENCRYPTED=NO")]);
+    }
+    case.d.stop();
+    case.start(&[]);
+    case.d.does_not_say("[ERROR] Sluice");
+    assert_eq!(case.sums(), before.1);
+    case.wait_for_keys();
+    case.d.stop();
+}
+
+/// The first table that must be encrypted is there when its CREATE has returned, and so is the promise.
+#[test]
+fn a_kill_after_create_leaves_a_promise() {
+    let mut case = Case::new("promise");
+    case.start(&["--sluice-encrypt=TABLES"]);
+    case.d.run(&["CREATE DATABASE w", "CREATE TABLE w.t (a INT PRIMARY KEY) ENCRYPTED=YES"]);
+    case.d.kill();
+    let keys = case.with_keys();
+    case.refuses("tables were made with ENCRYPTED=YES", &[&keys[0], &keys[1]]);
+    case.start(&["--sluice-encrypt=ON"]);
+    case.d.run(&["INSERT INTO w.t VALUES (1)"]);
+    case.d.stop();
+    case.refuses("tables were made with ENCRYPTED=YES", &[&keys[0], &keys[1]]);
+}
+
+/// Numbers and words of older option files mean what they meant.
+#[test]
+fn the_switch_takes_its_old_values() {
+    let mut case = Case::new("values");
+    let values = [
+        ("--sluice-encrypt=0", "OFF"),
+        ("--sluice-encrypt=off", "OFF"),
+        ("--skip-sluice-encrypt", "OFF"),
+        ("--sluice-encrypt", "ON"),
+        ("--sluice-encrypt=1", "ON"),
+        ("--sluice-encrypt=2", "TABLES"),
+    ];
+    for (option, value) in values {
+        case.start(&[option]);
+        assert_eq!(case.d.value("SELECT @@sluice_encrypt"), value, "{option}");
+        case.d.stop();
+    }
+}
+
+/// Restored, such a directory needs encryption as before.
+#[test]
+fn a_backup_keeps_the_promise() {
+    let mut case = Case::new("promised-copy");
+    case.start(&["--sluice-encrypt=TABLES", "--sluice-compression=none"]);
+    case.write_tables();
+    case.roll_back_prepared();
+    let before = (case.sum(), case.sums());
+    let copy = case.copy("copy");
+    assert_eq!(case.with_needle(&copy, NEEDLE), Vec::<String>::new());
+    case.d.stop();
+    let mut site = Site::new(&case.scratch, "restored", "Sluice", &SMALL);
+    let data = site.data("");
+    fs::remove_dir_all(&data).expect("an installation that nobody needs");
+    let restore = |options: &[&str]| {
+        let mut command = case.program();
+        run(command.args(["restore", "--from"]).arg(&copy).arg("--to").arg(&data).args(options))
+    };
+    restore(&[]).refuses("the files are encrypted with key 1 version 1");
+    restore(&[&format!("--key-file={}", case.keys.display())]).ok();
+    let [load, file] = case.with_keys();
+    site.refuses("tables were made with ENCRYPTED=YES", &[&load, &file]);
+    site.start(&[&load, &file, "--sluice-encrypt=TABLES"]);
+    assert_eq!((sum(&site), site.value(SUMS)), before);
+    site.stop();
+    assert_eq!(case.with_needle(&site.data("sluice"), NEEDLE), Vec::<String>::new());
 }

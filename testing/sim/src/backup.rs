@@ -6,7 +6,7 @@ use crate::operator::flushing;
 use crate::world::{Life, SESSION_OF_CHECKS};
 use sluice_engine::base::{Error, Lsn, Result};
 use sluice_engine::db::backup::{check_increment, settle, Copied, Copying, PAGES};
-use sluice_engine::db::{Config, Encryption, Engine, FixedKeys, Geometry, Keys, NoHost};
+use sluice_engine::db::{Config, Encryption, Engine, FixedKeys, Geometry, Keys, NoHost, Scope};
 use sluice_engine::os::sim::{SimOs, SimRng};
 use sluice_engine::os::sync::sleep;
 use sluice_engine::os::{AlignedBuf, File, OpenMode, Os};
@@ -187,7 +187,7 @@ impl Backup {
         let os = || Arc::clone(&self.machine) as Arc<dyn Os>;
         let encryption = || {
             let keys = Arc::clone(keys.as_ref()?) as Arc<dyn Keys>;
-            Some(Encryption { keys, writes_under: Some(1) })
+            Some(Encryption { keys, writes_under: Some(1), scope: Scope::AllTables })
         };
         if rng.chance(50) {
             let settled =

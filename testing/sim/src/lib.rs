@@ -4,11 +4,12 @@
 //!
 //! [`world`] is one seed from beginning to end, [`session`] and [`operator`] are those who use the
 //! engine in it, [`backup`] one who copies it, [`model`] is what they know, [`locks`] what they hold, [`row`] what
-//! tables hold, [`loading`] how a table comes to be with all its rows, [`profile`] how seeds differ.
+//! tables hold, [`loading`] how a table comes to be with all its rows, [`hiding`] what is encrypted, [`profile`] how seeds differ.
 #![cfg(feature = "sim")]
 
 mod backup;
 mod check;
+mod hiding;
 mod loading;
 mod locks;
 mod model;

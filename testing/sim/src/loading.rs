@@ -4,7 +4,7 @@
 //! drops what is there. And a table that a large INSERT of a transaction fills.
 
 use crate::operator::SESSION_OF_DDL;
-use crate::row::{spec, Row, Rows};
+use crate::row::{Row, Rows};
 use crate::world::Life;
 use sluice_engine::base::{Error, Lsn, Result};
 use sluice_engine::db::{take_ddl_ends, Added, BulkInsert, Engine, Table, TableLoad, Trx};
@@ -63,7 +63,7 @@ pub fn insert_all(
 /// Makes the table `name` of all rows at once, and answers where it came to its name, if it did.
 pub fn load(life: &Life, name: &str, rows: &Rows, seed: u64) -> (Result<()>, Vec<Lsn>) {
     let (engine, mut rng) = (&life.engine, SimRng::new(seed));
-    let filled = prepare(engine).and_then(|()| fill(engine, rows, &mut rng));
+    let filled = prepare(life, seed).and_then(|()| fill(engine, rows, &mut rng));
     let mut ends = Vec::new();
     let mut done = filled.as_ref().map(drop).map_err(Clone::clone);
     if let Ok(true) = filled {
@@ -82,10 +82,13 @@ pub fn load(life: &Life, name: &str, rows: &Rows, seed: u64) -> (Result<()>, Vec
     (done, ends)
 }
 
-fn prepare(engine: &Engine) -> Result<()> {
+fn prepare(life: &Life, seed: u64) -> Result<()> {
+    let engine = &life.engine;
     // An earlier statement may have found no room to drop it.
     engine.drop_table(COPIED)?;
-    engine.create_table(COPIED, spec())
+    engine.create_table(COPIED, life.spec(seed))?;
+    life.note_promised();
+    Ok(())
 }
 
 /// False: the statement has given up.

@@ -4,7 +4,7 @@
 use crate::loading;
 use crate::model::{altered_definition, Ddl};
 use crate::profile::{Habits, SESSIONS_MAX};
-use crate::row::{spec, Row};
+use crate::row::Row;
 use crate::session::{Flow, PowerOff};
 use crate::world::{Life, TABLES};
 use sluice_engine::base::{Error, Result};
@@ -188,7 +188,7 @@ pub fn run_ddl(life: &Life, ddl: &Ddl) -> Flow {
     take_ddl_ends();
     let mut loaded = None;
     let done = match ddl {
-        Ddl::Create { name, .. } => engine.create_table(name, spec()),
+        Ddl::Create { name, key } => engine.create_table(name, life.spec(*key)),
         Ddl::Drop { name } => engine.drop_table(name).map(|found| assert!(found, "no {name}")),
         Ddl::Rename { from, to } => engine.rename_table(from, to),
         Ddl::Truncate { name, .. } => engine.truncate_table(name, 1),
@@ -199,6 +199,7 @@ pub fn run_ddl(life: &Life, ddl: &Ddl) -> Flow {
             done
         }
     };
+    life.note_promised();
     let ends = loaded.unwrap_or_else(take_ddl_ends);
     let ends: Vec<u64> = ends.into_iter().map(|end| end.0).collect();
     if let Err(error) = &done {

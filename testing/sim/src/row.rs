@@ -38,6 +38,7 @@ pub fn spec() -> TableSpec {
         definition: FIRST_DEFINITION.to_vec(),
         autoinc_start: 1,
         compression: None,
+        is_encrypted: false,
     }
 }
 

@@ -4,36 +4,30 @@
 
 use crate::backup::{self, Backups};
 use crate::check;
+use crate::hiding::{self, Hiding};
 use crate::loading::COPIED;
 use crate::model::{Ddl, Found, Model};
 use crate::operator;
 use crate::processor::Processor;
 use crate::profile::{Habits, Illness, Limits, Profile};
+use crate::row::spec;
 use crate::session::{Flow, Session};
-use sluice_engine::base::{Error, Result};
+use sluice_engine::base::{Error, Result, TreeId};
 use sluice_engine::db::{
-    Compression, Config, Encryption, Engine, FixedKeys, FlushAtCommit, Geometry, Host, Keys, Level,
+    Compression, Config, Engine, FixedKeys, FlushAtCommit, Geometry, Host, Level, TableSpec,
 };
 use sluice_engine::os::planted::Bug;
 use sluice_engine::os::sched::{self, Pace};
 use sluice_engine::os::sim::{Fault, Kind, SimOs, SimRng, Spell, Trouble};
 use sluice_engine::os::sync::{sleep, spawn};
-use sluice_engine::os::{OpenMode, Os};
-use std::cell::Cell;
-use std::path::Path;
+use sluice_engine::os::Os;
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 pub const TABLES: u64 = 3;
 pub const SESSION_OF_CHECKS: u64 = 99;
-/// So many seeds of 100 encrypt what they write: drawn apart, the others stay as they were.
-const ENCRYPTION_PERCENT: u64 = 30;
-const ENCRYPTION_SALT: u64 = 0x33_17;
-/// One opening of so many of those is without.
-const PLAIN_EVERY: u64 = 7;
-/// As many equal bytes as these are no accident.
-const FILLER_BYTES_MIN: usize = 24;
 /// So many seeds of 100 have somebody who makes backups: drawn apart, the others stay as they were.
 const BACKUP_PERCENT: u64 = 20;
 const BACKUP_SALT: u64 = 0xba_c0;
@@ -102,6 +96,8 @@ pub struct Life {
     pub habits: Habits,
     /// A commit with a flush is durable when it returns.
     pub commits_are_durable: bool,
+    /// Of tables that must be encrypted, if there may be some.
+    promised: Option<Arc<Mutex<BTreeSet<TreeId>>>>,
     model: Arc<Mutex<Model>>,
     os: Arc<SimOs>,
     dark_at: AtomicU64,
@@ -117,6 +113,17 @@ impl Life {
 
     pub fn os(&self) -> &Arc<SimOs> {
         &self.os
+    }
+
+    /// Of a table with this number, if the life lets tables choose: every second one is to be encrypted.
+    pub fn spec(&self, number: u64) -> TableSpec {
+        TableSpec { is_encrypted: self.promised.is_some() && number % 2 == 0, ..spec() }
+    }
+
+    pub fn note_promised(&self) {
+        if let Some(promised) = &self.promised {
+            hiding::note(promised, &self.engine);
+        }
     }
 
     pub fn is_dark(&self) -> bool {
@@ -179,11 +186,7 @@ impl Host for Witness {
 
 struct World {
     rng: SimRng,
-    /// If what this seed writes is encrypted.
-    keys: Option<Arc<FixedKeys>>,
-    /// Openings so far; and whether each of them had encryption on.
-    opened: Cell<u64>,
-    is_hidden: Cell<bool>,
+    hiding: Hiding,
     /// Of somebody who makes backups, if there is one.
     backup_rng: Option<SimRng>,
     backups: Backups,
@@ -197,12 +200,9 @@ struct World {
 impl World {
     fn new(seed: u64, rng: SimRng, limits: Limits) -> World {
         let mut backup_rng = SimRng::new(seed ^ BACKUP_SALT);
-        let is_encrypted = SimRng::new(seed ^ ENCRYPTION_SALT).chance(ENCRYPTION_PERCENT);
         World {
             rng,
-            keys: is_encrypted.then(|| FixedKeys::new(1)),
-            opened: Cell::new(0),
-            is_hidden: Cell::new(is_encrypted),
+            hiding: Hiding::of_seed(seed),
             backup_rng: backup_rng.chance(BACKUP_PERCENT).then_some(backup_rng),
             backups: Backups::default(),
             os: SimOs::new(seed),
@@ -221,11 +221,26 @@ impl World {
         for number in 0..=self.limits.lives {
             let engine = self.recover(all);
             if number == self.limits.lives {
+                for (xid, _) in self.model().prepared_changes() {
+                    assert!(engine.rollback_prepared(&xid).expect("a rollback"), "an XID is gone");
+                }
                 self.come_to_rest(&engine);
                 engine.shutdown().expect("a shutdown under power");
-                return;
+                drop(engine);
+                return self.end_in_other_modes();
             }
             all = self.life(engine);
+        }
+    }
+
+    /// What one mode leaves plain the next one has to find, although the first has come to rest.
+    fn end_in_other_modes(&self) {
+        for &mode in self.hiding.modes_of_the_end() {
+            self.hiding.order(mode);
+            let opened = self.open(FlushAtCommit::AtCommit);
+            let engine = opened.unwrap_or_else(|e| panic!("cannot open: {e}"));
+            self.come_to_rest(&engine);
+            engine.shutdown().expect("a shutdown under power");
         }
     }
 
@@ -237,38 +252,8 @@ impl World {
         }
     }
 
-    /// Keys get a new version now and then; and once in a while encryption is off.
-    fn encryption(&self) -> Option<Encryption> {
-        let keys = self.keys.as_ref()?;
-        let opened = self.opened.replace(self.opened.get() + 1);
-        keys.newest.fetch_max(1 + opened / 3, Ordering::Relaxed);
-        let is_on = opened % PLAIN_EVERY != PLAIN_EVERY - 1;
-        self.is_hidden.set(self.is_hidden.get() && is_on);
-        let keys = Arc::clone(keys) as Arc<dyn Keys>;
-        Some(Encryption { keys, writes_under: is_on.then_some(1) })
-    }
-
-    /// Fillers of rows are many equal bytes. Encrypted bytes never are, and nothing else is.
-    fn check_hidden(&self) {
-        if !self.is_hidden.get() {
-            return;
-        }
-        for dir in ["/data", "/data/log"].map(Path::new) {
-            for path in self.os.list(dir).unwrap_or_default() {
-                let Ok(file) = self.os.open(&path, OpenMode::default()) else { continue };
-                let mut bytes = vec![0; file.len().map_or(0, |bytes| bytes as usize)];
-                if file.read_at(&mut bytes, 0).is_ok() {
-                    let is_filler = |run: &[u8]| run.len() >= FILLER_BYTES_MIN && run[0] != 0;
-                    let mut runs = bytes.chunk_by(|a, b| a == b);
-                    assert!(!runs.any(is_filler), "{} is to be read", path.display());
-                }
-            }
-        }
-    }
-
     fn open(&self, mode: FlushAtCommit) -> Result<Arc<Engine>> {
         let mut config = Config::new("/data");
-        config.encryption = self.encryption();
         // GC and holes are at work more often than with the default.
         config.space_percent = 125;
         config.flush_at_commit = mode;
@@ -280,9 +265,12 @@ impl World {
         config.page_map_bytes = Some(self.limits.page_map_bytes);
         config.log_capacity_bytes = self.limits.log_capacity_bytes;
         let geometry = self.geometry();
-        let os = Arc::clone(&self.os) as Arc<dyn Os>;
-        let witness = Witness { os: Arc::clone(&self.os), is_sick: self.limits.is_sick() };
-        Engine::open_with(os, config, geometry, Arc::new(witness))
+        self.hiding.open(&self.os, &|encryption| {
+            let os = Arc::clone(&self.os) as Arc<dyn Os>;
+            let witness = Witness { os: Arc::clone(&self.os), is_sick: self.limits.is_sick() };
+            let config = Config { encryption, ..config.clone() };
+            Engine::open_with(os, config, geometry, Arc::new(witness))
+        })
     }
 
     /// Opens the engine, perhaps only after losing power while it recovered, and compares.
@@ -446,6 +434,7 @@ impl World {
         let life = Arc::new(Life {
             habits: self.limits.habits,
             commits_are_durable: mode == FlushAtCommit::AtCommit,
+            promised: self.hiding.has_choice().then(|| Arc::clone(&self.hiding.promised)),
             model: Arc::clone(&self.model),
             os: Arc::clone(&self.os),
             dark_at: AtomicU64::new(u64::MAX),
@@ -484,7 +473,7 @@ impl World {
         let (geometry, ids) = (self.geometry(), self.limits.habits.ids);
         // A backup needs the keys of its time.
         let newest = |keys: &Arc<FixedKeys>| keys.newest.load(Ordering::Relaxed) as u32;
-        let all_keys = self.keys.as_ref().map(|keys| FixedKeys::new(newest(keys)));
+        let all_keys = self.hiding.keys.as_ref().map(|keys| FixedKeys::new(newest(keys)));
         let Some(rng) = &mut self.backup_rng else { return };
         let all: Vec<_> =
             made.iter().map(|backup| backup.found(geometry, ids, &all_keys, rng)).collect();
@@ -570,7 +559,7 @@ impl World {
             let body = move || backup::back_up_again_and_again(&life, &made, seed);
             start("backup".into(), Box::new(body));
         }
-        if let Some(keys) = &self.keys {
+        if let Some(keys) = &self.hiding.keys {
             let (life, keys, seed) = (Arc::clone(life), Arc::clone(keys), self.rng.next_u64());
             start("keys".into(), Box::new(move || operator::keep_keys(&life, &keys, seed)));
         }
@@ -588,17 +577,14 @@ impl World {
         // Threads of the engine find out that it is gone.
         sched::join_others();
         self.os.crash();
-        self.check_hidden();
+        self.hiding.check(&self.os);
     }
 
     /// With nobody at work, everything owed is done in the end: rolled back entries are taken
     /// back, delete marks are gone, so are the pages of dropped trees; and nothing has changed.
-    fn come_to_rest(&mut self, engine: &Arc<Engine>) {
+    fn come_to_rest(&self, engine: &Arc<Engine>) {
         // With 950 of 1000 put off, a sweep of a few hundred leaves takes longer than this waits.
         sched::put_nothing_off();
-        for (xid, _) in self.model().prepared_changes() {
-            assert!(engine.rollback_prepared(&xid).expect("a rollback"), "an XID is gone");
-        }
         let slice = Duration::from_millis(200);
         let mut waited = Duration::ZERO;
         while let Some(owed) = owed(engine, self.marks_stay) {
@@ -606,6 +592,7 @@ impl World {
             sleep(slice);
             waited += slice;
         }
+        self.hiding.check_at_rest(engine);
         engine.checkpoint_now().expect("a checkpoint");
         let found = check::everything(engine, SESSION_OF_CHECKS, self.limits.habits.ids);
         self.compare_with_base(&found);

@@ -208,6 +208,18 @@ fn key_given_up_early() {
     is_found(Bug::KeyGivenUpEarly);
 }
 
+fn taken_for_plain() {
+    is_found(Bug::TakenForPlain);
+}
+
+fn named_taken_for_all() {
+    is_found(Bug::NamedTakenForAll);
+}
+
+fn promise_not_written() {
+    is_found(Bug::PromiseNotWritten);
+}
+
 fn main() {
     runner::run(tests![
         commit_without_flush,
@@ -258,5 +270,8 @@ fn main() {
         kept_value_deleted,
         image_not_encrypted,
         key_given_up_early,
+        taken_for_plain,
+        named_taken_for_all,
+        promise_not_written,
     ])
 }

@@ -111,7 +111,7 @@ impl AlteredIndex {
 impl IndexBuild {
     fn add_tree(&mut self, unique: bool) -> Result<IndexDef> {
         let engine = &self.engine;
-        let def = engine.new_tree(unique)?;
+        let def = engine.new_tree(unique, self.def.is_encrypted)?;
         let compression = super::statements::compression_of(self.def.compression);
         engine.pool.set_tree_compression(def.tree, compression);
         let dir = &engine.config.data_dir;

@@ -12,6 +12,7 @@ mod admission;
 mod author;
 mod bulk_insert;
 mod durability;
+mod encryption;
 mod index_build;
 mod row_tree;
 pub(super) mod sorter;

@@ -56,12 +56,14 @@ impl Engine {
         spec: TableSpec,
         is_temporary: bool,
     ) -> Result<()> {
+        self.check_can_encrypt(spec.is_encrypted)?;
         self.admit(Purpose::Add, killed)?;
         let _ddl = self.schema.ddl.lock();
         if self.schema.tables.read().contains_key(name) {
             return Err(Error::Exists);
         }
         let def = self.new_trees(spec)?;
+        self.keep_promise(&def).inspect_err(|_| self.forget_trees(&def))?;
         let mut session = self.system_session();
         let made = self.schema.catalog.insert(&mut session, name, &def);
         let end = self.commit_ddl(session, made).inspect_err(|_| self.forget_trees(&def))?;
@@ -164,6 +166,7 @@ impl Engine {
             definition: old.def.definition.clone(),
             autoinc_start,
             compression: Some(compression_of(old.def.compression)),
+            is_encrypted: old.def.is_encrypted,
         })?;
         let mut session = self.system_session();
         let replaced = self
@@ -226,9 +229,9 @@ impl Engine {
         assert!(!spec.indexes.is_empty(), "a table has a clustered index");
         let mut indexes = Vec::with_capacity(spec.indexes.len());
         for index in &spec.indexes {
-            indexes.push(self.new_tree(index.unique)?);
+            indexes.push(self.new_tree(index.unique, spec.is_encrypted)?);
         }
-        let long_values = self.new_tree(true)?;
+        let long_values = self.new_tree(true, spec.is_encrypted)?;
         let compression = spec.compression.unwrap_or(self.config.compression);
         Ok(TableDef {
             id: self.schema.next_table.fetch_add(1, Ordering::SeqCst),
@@ -236,12 +239,14 @@ impl Engine {
             long_values,
             autoinc_start: spec.autoinc_start,
             compression: compression_def(compression),
+            is_encrypted: spec.is_encrypted,
             definition: spec.definition,
         })
     }
 
-    pub(super) fn new_tree(&self, unique: bool) -> Result<IndexDef> {
+    pub(super) fn new_tree(&self, unique: bool, is_encrypted: bool) -> Result<IndexDef> {
         let id = TreeId(self.schema.next_tree.fetch_add(1, Ordering::SeqCst));
+        self.tell_of_tree(id, is_encrypted);
         let tree = Tree::create(Arc::clone(&self.env), id)?;
         let root = tree.root();
         self.ctx.trees.add(tree);
@@ -264,7 +269,10 @@ impl Engine {
                 self.log_shares.drop_tree(id, gate.tree().bytes());
             }
         }
-        ids.iter().for_each(|&id| self.pool.forget_given_up(id));
+        for &id in &ids {
+            self.pool.forget_given_up(id);
+            self.store.release_promise(id);
+        }
         let mut payload = Vec::with_capacity(4 + ids.len() * 3);
         put_varint(&mut payload, ids.len() as u64);
         ids.iter().for_each(|id| put_varint(&mut payload, u64::from(id.0)));

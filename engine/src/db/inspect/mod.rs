@@ -23,7 +23,7 @@ use crate::base::{EntryHeader, Lsn, PageId, Result};
 use crate::btree::view_page;
 use crate::catalog::{CATALOG_TREE, FIRST_USER_TREE};
 use crate::cipher::{Cipher, Keys};
-use crate::db::config::Encryption;
+use crate::db::config::{Encryption, Scope};
 use crate::os::Os;
 use crate::store::StoreFiles;
 use std::path::PathBuf;
@@ -93,7 +93,10 @@ impl Directory {
     /// With the keys of a directory that is encrypted.
     pub fn with_keys(mut self, keys: Arc<dyn Keys>) -> Result<Directory> {
         self.cipher = Some(Cipher::new(&*self.os, Arc::clone(&keys), None)?);
-        self.encryption = Some(Encryption { keys, writes_under: None });
+        // A check recovers the engine, though it writes no file: an encrypted one wants to encrypt.
+        let key = StoreFiles::key_of(&*self.os, &self.data_dir).map(|key| key.id);
+        let writes_under = key.filter(|&id| keys.newest(id).is_some());
+        self.encryption = Some(Encryption { keys, writes_under, scope: Scope::AllTables });
         Ok(self)
     }
 

@@ -78,6 +78,7 @@ fn store_options(config: &Config, geometry: Geometry, cipher: &Keyring) -> Store
         segment_bytes: geometry.store_segment_bytes,
         map_bytes: config.map_bytes(),
         cipher: cipher.clone(),
+        scope: config.encryption.as_ref().map(|e| e.scope).unwrap_or_default(),
     }
 }
 
@@ -456,6 +457,8 @@ impl Engine {
         let mut statistics = self.schema.catalog.load_statistics(&mut session).unwrap_or_default();
         for (name, def) in load? {
             newest_table = newest_table.max(def.id);
+            // Only in a copy of a directory may the superblock not have said it already.
+            self.check_can_encrypt(def.is_encrypted)?;
             let autoinc = counters.get(&def.id).copied().unwrap_or(0).max(def.autoinc_start);
             let table = self.open_table(&name, def, autoinc)?;
             table.restore_statistics(statistics.remove(&table.id()));
@@ -464,6 +467,7 @@ impl Engine {
         session.rollback();
         self.schema.next_table.fetch_max(newest_table + 1, std::sync::atomic::Ordering::SeqCst);
         *self.schema.tables.write() = tables;
+        self.store.trees_are_known();
         let known = self.ctx.trees.ids();
         // Pages that redo made are not in the store yet.
         let mut orphans = self.store.trees();
@@ -477,6 +481,7 @@ impl Engine {
 
     fn open_table(&self, name: &str, def: TableDef, autoinc: u64) -> Result<Arc<Table>> {
         for index in def.trees() {
+            self.tell_of_tree(index.tree, def.is_encrypted);
             let tree = Tree::open(Arc::clone(&self.env), index.tree, index.root);
             self.ctx.trees.add(tree);
         }

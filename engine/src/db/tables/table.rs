@@ -26,6 +26,8 @@ pub struct TableSpec {
     pub autoinc_start: u64,
     /// `None` takes the engine's default.
     pub compression: Option<crate::store::Compression>,
+    /// The table must be encrypted. Refused if nothing is.
+    pub is_encrypted: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -87,6 +87,7 @@ pub(super) fn spec(name: &str) -> TableSpec {
         definition: name.as_bytes().to_vec(),
         autoinc_start: 1,
         compression: None,
+        is_encrypted: false,
     }
 }
 
@@ -557,8 +558,8 @@ impl Cases {
     }
 }
 
-/// One more is the version of encrypted directories.
-const NEWER: u8 = 2;
+/// One more, or two, is the version of encrypted directories.
+const NEWER: u8 = 3;
 
 fn raise_log_version(block: &mut [u8], body_bytes: usize) {
     block[8] += NEWER;

@@ -16,7 +16,7 @@ use std::sync::Arc;
 const NEEDLE: &[u8] = b"a secret of somebody";
 
 fn under(keys: &Arc<FixedKeys>, id: Option<u32>) -> Option<Encryption> {
-    Some(Encryption { keys: Arc::clone(keys) as _, writes_under: id })
+    Some(Encryption { keys: Arc::clone(keys) as _, writes_under: id, scope: Scope::AllTables })
 }
 
 fn open(os: &Arc<SimOs>, encryption: Option<Encryption>) -> Result<Arc<Engine>> {
@@ -143,7 +143,8 @@ fn a_start_without_the_right_keys_is_refused_and_changes_nothing() {
             Some(vec![9; 16])
         }
     }
-    let wrong = Some(Encryption { keys: Arc::new(Wrong), writes_under: Some(7) });
+    let wrong =
+        Some(Encryption { keys: Arc::new(Wrong), writes_under: Some(7), scope: Scope::AllTables });
     assert!(refused(wrong).contains("key 7 version 2 is not the one"));
     let engine = open(&os, under(&keys, Some(7))).unwrap();
     end_prepared(&engine);

@@ -40,6 +40,7 @@ fn fuzz_checkpoint_notes() {
 fn fuzz_catalog_payloads() {
     let index = |n| IndexDef { tree: TreeId(n), root: PageId(u64::from(n) * 7), unique: true };
     let def = TableDef {
+        is_encrypted: false,
         id: 300,
         indexes: vec![index(16), index(17)],
         long_values: index(18),

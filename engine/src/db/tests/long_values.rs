@@ -91,6 +91,7 @@ fn create_table(engine: &Engine) {
         definition: b"long".to_vec(),
         autoinc_start: 1,
         compression: None,
+        is_encrypted: false,
     };
     engine.create_table(TABLE, spec).unwrap();
 }

@@ -39,6 +39,7 @@ fn spec() -> TableSpec {
         definition: b"model".to_vec(),
         autoinc_start: 1,
         compression: None,
+        is_encrypted: false,
     }
 }
 

@@ -20,7 +20,8 @@ fn open() -> (Arc<Engine>, Arc<Table>) {
     let engine = super::damage::open_with(SimOs::new(1), Arc::new(NoHost)).unwrap();
     let indexes = vec![IndexSpec { unique: true }];
     let definition = TABLE.as_bytes().to_vec();
-    let spec = TableSpec { indexes, definition, autoinc_start: 1, compression: None };
+    let spec =
+        TableSpec { indexes, definition, autoinc_start: 1, compression: None, is_encrypted: false };
     engine.create_table(TABLE, spec).unwrap();
     let table = engine.table(TABLE).unwrap().unwrap();
     (engine, table)

@@ -29,6 +29,7 @@ fn open(os: &Arc<SimOs>) -> Result<Arc<Engine>> {
 
 fn spec() -> TableSpec {
     TableSpec {
+        is_encrypted: false,
         indexes: vec![IndexSpec { unique: true }],
         definition: b"rows".to_vec(),
         autoinc_start: 1,

@@ -34,7 +34,13 @@ fn open(os: &Arc<SimOs>) -> Arc<Engine> {
 fn create(engine: &Engine, name: &str) {
     let index = |unique| IndexSpec { unique };
     let indexes = vec![index(true), index(false)];
-    let spec = TableSpec { indexes, definition: vec![], autoinc_start: 1, compression: None };
+    let spec = TableSpec {
+        indexes,
+        definition: vec![],
+        autoinc_start: 1,
+        compression: None,
+        is_encrypted: false,
+    };
     engine.create_table(name, spec).unwrap();
 }
 

@@ -274,6 +274,7 @@ fn fill(engine: &Arc<Engine>) {
         definition: Vec::new(),
         autoinc_start: 1,
         compression: None,
+        is_encrypted: false,
     };
     engine.create_table(TABLE, spec).unwrap();
     let table = engine.table(TABLE).unwrap().unwrap();

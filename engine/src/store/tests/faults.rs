@@ -1,7 +1,7 @@
 //! Full disks, failed writes, damaged files.
 
 use super::*;
-use crate::base::formats::{Release, ENCRYPTED};
+use crate::base::formats::{Release, ENCRYPTED_TABLES};
 use crate::os::sim::Fault;
 use crate::os::{OpenMode, Os};
 use std::path::Path;
@@ -271,14 +271,14 @@ fn a_newer_format_is_refused() {
     let file = os.open(Path::new("/store/superblock"), OpenMode::default()).unwrap();
     let mut block = vec![0; 4096];
     file.read_at(&mut block, 0).unwrap();
-    // Format 3 is one higher.
-    block[8] += 2;
+    // Formats 3 and 4 are one and two higher.
+    block[8] += 3;
     block[4092..].copy_from_slice(&Release(0, 9, 1).to_u32().to_le_bytes());
     let check = superblock::check_of(&block);
     block[12..16].copy_from_slice(&check.to_le_bytes());
     file.write_at(&block, 0).unwrap();
     let Err(Error::Refused(why)) = Store::open(os, options()) else { panic!("must refuse") };
-    let newer = format!("version {}", ENCRYPTED.store + 1);
+    let newer = format!("version {}", ENCRYPTED_TABLES.store + 1);
     assert!(why.contains(&newer) && why.contains("Start release 0.9.1"), "{why}");
 }
 

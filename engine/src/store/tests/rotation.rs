@@ -4,7 +4,7 @@ use super::super::record;
 use super::super::state::State;
 use super::super::superblock::{self, KeyClaim, Superblock};
 use super::*;
-use crate::cipher::{Cipher, FixedKeys, Keys, Oldest, ENVELOPE_BYTES};
+use crate::cipher::{Cipher, FixedKeys, Keys, Oldest, Scope, ENVELOPE_BYTES};
 use std::sync::atomic::Ordering;
 
 const PAGES: u64 = 40;
@@ -151,7 +151,7 @@ fn a_record_that_comes_late_under_an_old_key_keeps_it_needed() {
 /// A build that knows of no claims leaves zeros in their place.
 #[test]
 fn zeros_claim_nothing() {
-    let claim = KeyClaim { key: 1, pages: Some(2), log: Some((3, Lsn(4))) };
+    let claim = KeyClaim { key: 1, pages: Some(2), log: Some((3, Lsn(4))), ..KeyClaim::default() };
     let proof = Some([7; ENVELOPE_BYTES]);
     let sb = Superblock { generation: 1, proof, claim, ..Superblock::default() };
     let mut block = sb.encode();
@@ -163,8 +163,27 @@ fn zeros_claim_nothing() {
     let read = parsed(&block);
     assert_eq!((read.proof, read.claim), (proof, KeyClaim::default()));
     assert!(!read.claim.needs_no_key());
-    assert_eq!(read.claim.oldest_of_pages(Some(1)), Oldest::Unknown);
+    assert_eq!(read.claim.oldest_of_pages(Some(1), Scope::AllTables), Oldest::Unknown);
     assert_eq!(read.claim.oldest_of_log(Some(1)), None);
+}
+
+/// A build that knows of no choice of tables finds no claim of pages, and refuses what is promised.
+#[test]
+fn a_claim_of_named_tables_is_one_of_its_own() {
+    let parsed = |block: &[u8]| superblock::parse(block, "here").unwrap().unwrap();
+    let proof = Some([7; ENVELOPE_BYTES]);
+    for (promises, version) in [(false, 4), (true, 5)] {
+        for (scope, flags) in [(Scope::AllTables, 1), (Scope::NamedTables, 4)] {
+            let claim = KeyClaim { key: 1, pages: Some(2), scope, log: None };
+            let sb = Superblock { generation: 1, proof, claim, promises, ..Superblock::default() };
+            let block = sb.encode();
+            assert_eq!((block[8], block[140]), (version, flags | if promises { 8 } else { 0 }));
+            assert_eq!(parsed(&block), sb);
+            let oldest = |scope| claim.oldest_of_pages(Some(1), scope);
+            assert_eq!(oldest(Scope::NamedTables), Oldest::Version(2));
+            assert_eq!(oldest(Scope::AllTables) == Oldest::Unknown, scope == Scope::NamedTables);
+        }
+    }
 }
 
 /// Has key 7 only while it is on.
