@@ -180,8 +180,8 @@ fn goes_on(site: &mut Site, left_out: &str) {
 fn made_later(file: &Path, is_log: bool) {
     let mut bytes = fs::read(file).expect("a file");
     for block in bytes.chunks_mut(4096) {
-        // The format of encrypted directories is one higher.
-        block[8] += 2;
+        // The formats of encrypted directories are one and two higher.
+        block[8] += 3;
         let since = Release(0, 9, 0).to_u32().to_le_bytes();
         if is_log {
             block[12..16].copy_from_slice(&since);
