@@ -1,12 +1,12 @@
 //! The files of earlier releases, as docs/format.md promises: the repository keeps a data directory of
-//! each format, as a killed server left it, and an encrypted one with its keys. This release opens it,
-//! finds every row that was recorded, and goes on.
+//! each format, as a killed server left it, those of encrypted ones with their keys. This release opens
+//! it, finds every row that was recorded, and goes on.
 //!
 //! `cargo test --release --workspace --test formats [NAME]`. Before a release with a new format, add it
 //! to engine/src/base/formats.rs and run `... --test formats -- --ignored keep_the_newest_format`.
 
 use sluice_engine::base::checksum::checksum;
-use sluice_engine::base::formats::{Release, CURRENT, ENCRYPTED, FORMATS};
+use sluice_engine::base::formats::{Release, CURRENT, ENCRYPTED, ENCRYPTED_TABLES, FORMATS};
 use sluice_server_tests::kinds;
 use sluice_server_tests::scratch::{kept_formats, Scratch};
 use sluice_server_tests::site::{done, Site};
@@ -69,21 +69,27 @@ fn unpack(archive: &Path, data: &Path) {
 /// The directories of testing/formats by their names.
 fn kept() -> Vec<String> {
     let plain = FORMATS.iter().map(|format| format.since.to_string());
-    plain.chain([encrypted()]).collect()
+    plain.chain([encrypted(), encrypted_tables()]).collect()
 }
 
 fn encrypted() -> String {
     format!("{}-encrypted", ENCRYPTED.since)
 }
 
-/// A server for a directory that has these keys, if any.
-fn site_of(scratch: &Scratch, kept: &Path) -> Site {
-    let keys = kept.join(KEYS);
+fn encrypted_tables() -> String {
+    format!("{}-encrypted-tables", ENCRYPTED_TABLES.since)
+}
+
+/// A server for the directory of this name.
+fn site_of(scratch: &Scratch, name: &str) -> Site {
+    let keys = kept_formats().join(name).join(KEYS);
     let file = format!("--file-key-management-filename={}", keys.display());
+    let scope = if name == encrypted_tables() { "TABLES" } else { "ON" };
+    let encrypt = format!("--sluice-encrypt={scope}");
     let with_keys = [
         "--plugin-load-add=file_key_management",
         &file,
-        "--sluice-encrypt=ON",
+        &encrypt,
         // An archive cannot pack encrypted bytes.
         "--sluice-compression=zstd",
         "--sluice-log-compression=zstd",
@@ -101,10 +107,12 @@ fn keep_the_newest_format() {
 #[test]
 #[ignore = "writes below testing/formats"]
 fn keep_the_newest_format_encrypted() {
-    let kept = kept_formats().join(encrypted());
-    fs::create_dir_all(&kept).expect("a directory");
-    fs::write(kept.join(KEYS), KEY).expect("a file of keys");
-    keep(&encrypted());
+    for name in [encrypted(), encrypted_tables()] {
+        let kept = kept_formats().join(&name);
+        fs::create_dir_all(&kept).expect("a directory");
+        fs::write(kept.join(KEYS), KEY).expect("a file of keys");
+        keep(&name);
+    }
 }
 
 #[track_caller]
@@ -112,9 +120,12 @@ fn keep(name: &str) {
     let kept = kept_formats().join(name);
     fs::create_dir_all(&kept).expect("a directory");
     let scratch = Scratch::new("formats", &format!("keep {name}"));
-    let mut site = site_of(&scratch, &kept);
+    let mut site = site_of(&scratch, name);
     site.start(&[]);
     kinds::make(&site);
+    if name == encrypted_tables() {
+        site.run(&["ALTER TABLE kinds.words ENCRYPTED=YES"]);
+    }
     site.stop();
     site.start(&[]);
     kinds::change(&site);
@@ -138,7 +149,7 @@ fn kept_directories_are_read() {
     for name in kept() {
         let kept = kept_formats().join(&name);
         let scratch = Scratch::new("formats", &name);
-        let mut site = site_of(&scratch, &kept);
+        let mut site = site_of(&scratch, &name);
         unpack(&kept.join(ARCHIVE), &site.data(""));
         let recorded = fs::read_to_string(kept.join(CONTENT)).expect("the content");
         site.start(&[]);
