@@ -52,7 +52,7 @@ impl Passing {
         }
     }
 
-    /// It has gone elsewhere.
+    /// The scan has gone elsewhere.
     pub(super) fn awaits_nothing(&mut self) {
         self.awaited.clear();
     }

@@ -101,20 +101,18 @@ impl Pool {
         let (mut claims, mut written) = (Vec::new(), Written::default());
         let mut last = start;
         let is_old = |slot: &Slot| slot.meta.rec_lsn.load(SeqCst) < lsn.0;
-        for n in 0..SHARDS {
+        'shards: for n in 0..SHARDS {
             last = start + n;
-            for page in self.pages_before(start + n, lsn, budget) {
-                self.claim_run(page, budget.min(BATCH_PAGES), &is_old, &mut claims);
-                if claims.len() >= budget.min(BATCH_PAGES) {
-                    budget -= claims.len();
+            for page in self.pages_before(last, lsn, budget) {
+                let most = budget.min(BATCH_PAGES);
+                self.claim_run(page, most, &is_old, &mut claims);
+                if claims.len() == most {
                     written.add(self.write_claims(std::mem::take(&mut claims), Patience::Wait)?);
+                    budget -= most;
                 }
                 if budget == 0 {
-                    break;
+                    break 'shards;
                 }
-            }
-            if budget == 0 {
-                break;
             }
         }
         written.add(self.write_claims(claims, Patience::Wait)?);
@@ -140,8 +138,9 @@ impl Pool {
 
     fn pages_before(&self, n: usize, lsn: Lsn, limit: usize) -> Vec<PageId> {
         let shard = self.table.nth(n);
-        let old = shard.slots.iter().filter(|slot| slot.meta.rec_lsn.load(SeqCst) < lsn.0);
-        old.map(|slot| slot.meta.page).take(limit).collect()
+        let metas = shard.slots.iter().map(|slot| &slot.meta);
+        let old = metas.filter(|meta| meta.rec_lsn.load(SeqCst) < lsn.0 && !meta.is_writing());
+        old.map(|meta| meta.page).take(limit).collect()
     }
 
     /// Claims the page and those with the next ids, while each is `wanted`, until there are `most`
