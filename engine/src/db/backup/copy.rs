@@ -12,6 +12,9 @@ use std::sync::Arc;
 
 /// Bytes that are read at a time.
 const PIECE_BYTES: u64 = 1 << 20;
+/// The copy is made durable as it grows, in steps of so many bytes. Else the kernel would write gigabytes of it at
+/// once in the end, and commits of a server on the same disk would wait for that.
+const SYNC_BYTES: u64 = 64 << 20;
 /// The file of the images, of which an increment has some.
 pub const PAGES: &str = "pages";
 
@@ -48,6 +51,8 @@ pub struct Copying {
     /// Files of the copy. None stays open: there may be many of the log.
     targets: BTreeMap<PathBuf, CopyFile>,
     parts: Vec<CopiedPart>,
+    /// Written since the last step.
+    unsynced_bytes: u64,
     /// Each file of the copy is its parts one after the other, as they came.
     is_packed: bool,
 }
@@ -76,6 +81,7 @@ impl Copying {
             dir: dir.to_owned(),
             targets: BTreeMap::new(),
             parts: Vec::new(),
+            unsynced_bytes: 0,
             is_packed: false,
             from,
             to,
@@ -212,6 +218,11 @@ impl Copying {
             check = checksum(check, piece);
             target.write_at(piece, at + done)?;
             done += piece.len() as u64;
+            self.unsynced_bytes += piece.len() as u64;
+            if self.unsynced_bytes >= SYNC_BYTES {
+                target.sync()?;
+                self.unsynced_bytes = 0;
+            }
             pause(piece.len() as u64)?;
         }
         self.note(CopiedPart { name, offset, bytes, check });
