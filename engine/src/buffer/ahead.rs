@@ -88,11 +88,12 @@ impl Pool {
     pub fn read_step(&self) -> bool {
         STRETCH.with_borrow_mut(|stretch| {
             let run = self.next_run(stretch);
-            if run.len() > 1 {
+            let mut shared = (run.len() > 1).then_some(stretch);
+            if let Some(stretch) = shared.as_deref_mut() {
                 self.store.load_stretch(stretch);
             }
             for &page in &run {
-                self.fill_if_awaited(page, (run.len() > 1).then_some(&mut *stretch));
+                self.fill_if_awaited(page, shared.as_deref_mut());
             }
             !run.is_empty()
         })

@@ -85,7 +85,7 @@ impl Drop for Meta {
     }
 }
 
-/// What the bytes of a frame are.
+/// The state of a frame's bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Content {
     /// Nothing yet: a thread that wants the page fills the frame first.

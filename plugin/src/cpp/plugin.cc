@@ -126,8 +126,8 @@ static MYSQL_SYSVAR_ULONG(encryption_key_id, encryption_key_id,
 static MYSQL_SYSVAR_ULONG(encryption_rotate_key_age, rotate_key_age, PLUGIN_VAR_RQCMDARG,
     "Write pages anew in the background that are under a key so many versions old, or older, as "
     "innodb_encryption_rotate_key_age; and those that are plain though sluice_encrypt says that "
-    "they are encrypted, or encrypted though it is OFF. 0: leave all as they are. Status variables Sluice_encryption_% "
-    "say what is left",
+    "they are encrypted, or encrypted though it is OFF. 0: leave all as they are. Status variables "
+    "Sluice_encryption_% say what is left",
     nullptr, update_rotate_key_age, 1, 0, UINT_MAX32, 0);
 
 static my_bool stats_auto_recalc;

@@ -4,7 +4,8 @@
 //!
 //! [`world`] is one seed from beginning to end, [`session`] and [`operator`] are those who use the
 //! engine in it, [`backup`] one who copies it, [`model`] is what they know, [`locks`] what they hold, [`row`] what
-//! tables hold, [`loading`] how a table comes to be with all its rows, [`hiding`] what is encrypted, [`profile`] how seeds differ.
+//! tables hold, [`loading`] how a table comes to be with all its rows, [`hiding`] which bytes are encrypted,
+//! [`profile`] how seeds differ.
 #![cfg(feature = "sim")]
 
 mod backup;

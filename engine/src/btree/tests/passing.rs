@@ -43,19 +43,23 @@ fn walk(tree: &Tree, direction: Direction) -> u64 {
     }
 }
 
+/// Each answers how many rows it has seen.
+type Walk = fn(&Tree) -> u64;
+
+const WALKS: [(&str, Walk); 3] = [
+    ("forward", |tree| walk(tree, Direction::Forward)),
+    ("backward", |tree| walk(tree, Direction::Backward)),
+    ("check", |tree| tree.check().unwrap().entries),
+];
+
 #[test]
 fn scans_and_checks_leave_wanted_leaves_in_memory() {
     let (env, tree) = filled();
-    let walks: [(&str, &dyn Fn()); 3] = [
-        ("forward", &|| assert_eq!(walk(&tree, Direction::Forward), ROWS)),
-        ("backward", &|| assert_eq!(walk(&tree, Direction::Backward), ROWS)),
-        ("check", &|| assert_eq!(tree.check().unwrap().entries, ROWS)),
-    ];
-    for (name, walk) in walks {
+    for (name, walk) in WALKS {
         want_hot_rows(&env, &tree);
         assert!(want_hot_rows(&env, &tree) <= 4, "memory holds them");
         let before = env.pool.stats();
-        walk();
+        assert_eq!(walk(&tree), ROWS, "{name}");
         let now = env.pool.stats();
         assert!(now.misses - before.misses > 150, "{name} reads what memory does not hold");
         let missed = want_hot_rows(&env, &tree);
@@ -73,15 +77,10 @@ fn walks_in_both_directions_find_their_leaves_read_ahead() {
         let pool = reader.upgrade().expect("the scan has it");
         std::thread::spawn(move || while pool.read_step() {}).join().unwrap();
     }));
-    let walks: [(&str, &dyn Fn()); 3] = [
-        ("forward", &|| assert_eq!(walk(&tree, Direction::Forward), ROWS)),
-        ("backward", &|| assert_eq!(walk(&tree, Direction::Backward), ROWS)),
-        ("check", &|| assert_eq!(tree.check().unwrap().entries, ROWS)),
-    ];
-    for (name, walk) in walks {
+    for (name, walk) in WALKS {
         want_hot_rows(&env, &tree);
         let before = pool.stats();
-        walk();
+        assert_eq!(walk(&tree), ROWS, "{name}");
         let now = pool.stats();
         let (ahead, misses) = (now.read_ahead - before.read_ahead, now.misses - before.misses);
         assert!(ahead > 150 && misses < 30, "{name}: {ahead} read ahead, {misses} not");

@@ -2,6 +2,7 @@
 //! whatever happens; and no start writes plain what was promised to be encrypted.
 
 use super::damage::{geometry, machine_with, read_files, spec, with_row, DATA};
+use super::encryption::{self, steps, value};
 use crate::base::{Error, Result, TreeId};
 use crate::cipher::FixedKeys;
 use crate::db::*;
@@ -66,6 +67,13 @@ fn change(engine: &Arc<Engine>, name: &str, ids: std::ops::Range<u32>, turn: u8)
     }
 }
 
+fn create_both(engine: &Arc<Engine>) {
+    for name in [OPEN, SECRET] {
+        create(engine, name).unwrap();
+        change(engine, name, 0..300, 0);
+    }
+}
+
 fn assert_rows(engine: &Arc<Engine>, name: &str, count: u32, turn: u8) {
     let report = engine.check_table(name, CheckDepth::Full, &|| false).unwrap();
     assert_eq!((report.faults, report.rows), (Vec::new(), u64::from(count)));
@@ -91,29 +99,11 @@ fn with_needle(os: &Arc<SimOs>, needle: &[u8]) -> Vec<String> {
     files.map(|(path, _)| path.display().to_string()).collect()
 }
 
-fn value(engine: &Engine, name: &str) -> u64 {
-    let name = format!("encryption_{name}");
-    engine.status().into_iter().find(|value| value.0 == name).unwrap().1
-}
-
-fn steps(os: &SimOs, engine: &Engine, count: u32) {
-    for _ in 0..count {
-        engine.step().unwrap();
-        os.advance_ns(100_000_000);
-    }
-}
-
-/// Steps until no old key is needed.
+/// Steps until no old key is needed, and each tree is as its table says.
 fn rest(os: &SimOs, engine: &Engine) {
-    for _ in 0..3000 {
-        steps(os, engine, 1);
-        if value(engine, "old_keys_needed") == 0 {
-            assert_eq!(value(engine, "old_page_bytes"), 0);
-            assert_eq!(engine.store.badly_kept_trees().unwrap(), []);
-            return;
-        }
-    }
-    panic!("old keys stay needed: {}", engine.status_text());
+    encryption::rest(os, engine);
+    assert_eq!(value(engine, "old_page_bytes"), 0);
+    assert_eq!(engine.store.badly_kept_trees().unwrap(), []);
 }
 
 fn crashed(os: &Arc<SimOs>) -> Arc<SimOs> {
@@ -136,10 +126,7 @@ fn pages_are_plain_or_encrypted_as_their_tables_say() {
     let keys = FixedKeys::new(1);
     let os = SimOs::new(5);
     let engine = open(&os, &keys, Tables).unwrap();
-    for name in [OPEN, SECRET] {
-        create(&engine, name).unwrap();
-        change(&engine, name, 0..300, 0);
-    }
+    create_both(&engine);
     // Until here the log has it all.
     assert_eq!(with_needle(&os, OF_SECRET), Vec::<String>::new());
     engine.checkpoint_now().unwrap();
@@ -184,7 +171,7 @@ fn pages_are_plain_or_encrypted_as_their_tables_say() {
     rest(&os, &engine);
 }
 
-/// What a recovery writes before it has read the catalog is encrypted; the next image is plain.
+/// A recovery encrypts all pages before it has read the catalog; their next images are plain.
 #[test]
 fn an_encrypted_page_of_a_plain_table_is_no_fault() {
     let keys = FixedKeys::new(1);
@@ -365,10 +352,7 @@ fn tables_that_were_not_asked_are_encrypted_too_when_all_are() {
     let keys = FixedKeys::new(1);
     let os = SimOs::new(10);
     let engine = open(&os, &keys, Tables).unwrap();
-    for name in [OPEN, SECRET] {
-        create(&engine, name).unwrap();
-        change(&engine, name, 0..300, 0);
-    }
+    create_both(&engine);
     rest(&os, &engine);
     engine.shutdown().unwrap();
     drop(engine);
@@ -430,10 +414,7 @@ fn a_dropped_table_is_forgotten() {
     let keys = FixedKeys::new(1);
     let os = SimOs::new(12);
     let engine = open(&os, &keys, Tables).unwrap();
-    for name in [OPEN, SECRET] {
-        create(&engine, name).unwrap();
-        change(&engine, name, 0..300, 0);
-    }
+    create_both(&engine);
     engine.checkpoint_now().unwrap();
     for name in [OPEN, SECRET] {
         engine.drop_table(name).unwrap();

@@ -226,13 +226,13 @@ fn tools_need_the_keys() {
     assert_eq!(done, (vec![TABLES[0].to_owned()], Vec::new()));
 }
 
-fn value(engine: &Engine, name: &str) -> u64 {
+pub(super) fn value(engine: &Engine, name: &str) -> u64 {
     let name = format!("encryption_{name}");
     engine.status().into_iter().find(|value| value.0 == name).unwrap().1
 }
 
 /// One after the other, as often as the background looks for work.
-fn steps(os: &SimOs, engine: &Engine, count: u32) {
+pub(super) fn steps(os: &SimOs, engine: &Engine, count: u32) {
     for _ in 0..count {
         engine.step().unwrap();
         os.advance_ns(100_000_000);
@@ -240,7 +240,7 @@ fn steps(os: &SimOs, engine: &Engine, count: u32) {
 }
 
 /// Steps until no old key is needed.
-fn rest(os: &SimOs, engine: &Engine) {
+pub(super) fn rest(os: &SimOs, engine: &Engine) {
     for _ in 0..3000 {
         steps(os, engine, 1);
         if value(engine, "old_keys_needed") == 0 {
