@@ -27,6 +27,9 @@ pub struct DdlRecord {
     pub acknowledged: u64,
     /// The tables after each statement that has happened, the first one first.
     pub steps: Vec<Tables>,
+    /// The tables after a TRUNCATE that came after so many steps and has no GTID: the server writes it to the
+    /// binlog when the engine is done, and a kill came between the two. Nothing completes it at the start.
+    pub unnumbered: BTreeMap<u64, Tables>,
     /// As many as there are steps, for those who look on while the session runs.
     pub count: Arc<AtomicU64>,
     pub violations: Vec<String>,
@@ -39,6 +42,19 @@ impl DdlRecord {
         self.tables = after.clone();
         self.steps.push(after);
         self.count.store(self.steps.len() as u64, Ordering::SeqCst);
+    }
+
+    /// The statement in flight was found to have happened, and its number was not given to it. Answers whether
+    /// that may be.
+    pub fn has_no_number(&mut self) -> bool {
+        if !self.sent.starts_with("TRUNCATE ") {
+            return false;
+        }
+        let Some(after) = self.steps.pop() else { return false };
+        let steps = self.steps.len() as u64;
+        self.unnumbered.insert(steps, after);
+        self.count.store(steps, Ordering::SeqCst);
+        true
     }
 }
 

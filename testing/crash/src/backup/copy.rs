@@ -83,6 +83,7 @@ impl Expected {
             vec![format!("phantom DDL statement {wanted} of {}", record.ddl.steps.len())]
         })?;
         expected.ddl.tables = tables;
+        expected.ddl.doubtful = record.ddl.unnumbered.get(&wanted).cloned();
         Ok(Expected { record: expected, place: place.clone() })
     }
 
@@ -254,6 +255,22 @@ mod tests {
     }
 
     #[test]
+    fn a_truncate_that_a_kill_has_cut_off_has_no_number() {
+        let mut record = record();
+        let tables = |name: &str| Tables::from([(name.into(), Default::default())]);
+        for (sent, is_known) in [("DROP TABLE ddl_1", false), ("TRUNCATE TABLE ddl_1", true)] {
+            record.ddl.step(tables("ddl_2"));
+            record.ddl.sent = sent.into();
+            assert_eq!(record.ddl.has_no_number(), is_known);
+        }
+        assert_eq!(record.ddl.count.load(std::sync::atomic::Ordering::SeqCst), 2);
+        let doubtful =
+            |n| Expected::at(&record, &place(&[(1, 1), (DDL_DOMAIN, n)]), 0).ok().unwrap();
+        assert_eq!(doubtful(1).record.ddl.doubtful, None);
+        assert_eq!(doubtful(2).record.ddl.doubtful, Some(tables("ddl_2")), "before it or after it");
+    }
+
+    #[test]
     fn the_record_knows_each_place() {
         let expected = Expected::at(&record(), &place(&[(0, 9), (1, 3)]), 9).ok().unwrap();
         assert_eq!(expected.journal(), BTreeSet::from([1, 2, 3]));
@@ -265,6 +282,7 @@ mod tests {
         let completed = place(&[(0, 10), (1, 2)]);
         let expected = Expected::at(&record(), &completed, 9).ok().unwrap();
         assert_eq!(expected.record.ddl.tables.len(), 1, "a restart has completed the statement");
+        assert!(expected.record.ddl.doubtful.is_none());
         for wrong in [place(&[(1, 5)]), place(&[(1, 4), (2, 1)]), place(&[(1, 4), (DDL_DOMAIN, 2)])]
         {
             assert!(Expected::at(&record(), &wrong, 0).is_err(), "{wrong:?} never was");
