@@ -376,6 +376,11 @@ impl Engine {
             return Ok(());
         }
         let last = self.checkpoint_now();
+        self.stop_workers();
+        last.and_then(|()| self.flush_log())
+    }
+
+    pub(crate) fn stop_workers(&self) {
         self.workers.stopped.store(true, Ordering::SeqCst);
         self.wake_background();
         for thread in std::mem::take(&mut *self.workers.threads.lock()) {
@@ -383,6 +388,5 @@ impl Engine {
                 thread.join();
             }
         }
-        last.and_then(|()| self.flush_log())
     }
 }

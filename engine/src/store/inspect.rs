@@ -54,12 +54,17 @@ pub struct PagePlace {
     pub lsn: Lsn,
     pub offset: u64,
     pub bytes: usize,
+    entry: MapEntry,
 }
+
+/// Records that lie so close to each other are read together, so many bytes at most.
+const GAP_BYTES_MAX: u64 = 64 << 10;
+const TOGETHER_BYTES_MAX: usize = 1 << 20;
 
 impl PagePlace {
     fn new(page: PageId, entry: MapEntry) -> PagePlace {
         let (tree, lsn) = (entry.tree(), entry.lsn());
-        PagePlace { page, tree, lsn, offset: entry.place(), bytes: entry.record_bytes() }
+        PagePlace { page, tree, lsn, offset: entry.place(), bytes: entry.record_bytes(), entry }
     }
 }
 
@@ -187,31 +192,94 @@ impl StoreFiles {
     /// Reads and verifies a page's record.
     pub fn page(&self, page: PageId) -> Result<Vec<u8>> {
         let Some(entry) = self.entry(page)? else { return Err(Error::NotFound) };
-        let fail = |why: &str| {
-            let file = self.pages.path().display();
-            let place = format!("{file} offset {} length {}", entry.place(), entry.record_bytes());
-            Error::corrupt(format!("page {page} of tree {}: {why}", entry.tree()), place)
-                .of_page(page)
-        };
-        if entry.record_bytes() > RECORD_BYTES_MAX {
-            return Err(fail("the map names an impossible length"));
-        }
-        let block = BLOCK_BYTES as u64;
-        let from = entry.place() / block * block;
-        let end = entry.place() + entry.record_bytes() as u64;
-        let mut buffer = AlignedBuf::new((end.next_multiple_of(block) - from) as usize);
-        self.pages.read_at(&mut buffer, from)?;
-        let skip = (entry.place() - from) as usize;
-        let bytes = &mut buffer[skip..skip + entry.record_bytes()];
-        let head = record::verify(self.sb.seed, bytes).map_err(fail)?;
-        if !is_named(&head, page, entry) {
-            return Err(fail("record is not the one that the page map names"));
-        }
         let mut out = vec![0; PAGE_BYTES];
-        record::unpack(&head, bytes, &mut out, self.cipher.as_deref()).map_err(|e| match e {
-            NoPage::Damaged(why) => fail(why),
-            NoPage::Locked(error) => error,
-        })?;
-        Ok(out)
+        let mut read = Err(Error::NotFound);
+        self.read_pages(vec![PagePlace::new(page, entry)], &mut |_, found| {
+            read = found.map(|bytes| out.copy_from_slice(bytes));
+        });
+        read.map(|()| out)
     }
+
+    /// Reads and verifies the records of many pages, in the order in which they lie in the file.
+    pub fn read_pages(
+        &self,
+        mut places: Vec<PagePlace>,
+        visit: &mut dyn FnMut(PageId, Result<&[u8]>),
+    ) {
+        places.sort_unstable_by_key(|place| place.offset);
+        let mut out = vec![0; PAGE_BYTES];
+        let mut buffer = AlignedBuf::new(TOGETHER_BYTES_MAX);
+        let mut rest = &places[..];
+        while !rest.is_empty() {
+            let (run, after) = rest.split_at(together(rest));
+            rest = after;
+            let (from, end) = span(run);
+            let shared = run.len() > 1
+                && self.pages.read_at(&mut buffer[..(end - from) as usize], from).is_ok();
+            for place in run {
+                let read = match shared {
+                    true => self.unpack(place, &mut buffer, from, &mut out),
+                    // So that what cannot be read costs nothing but itself.
+                    false => self.read_alone(place, &mut buffer, &mut out),
+                };
+                visit(place.page, read.map(|()| &out[..]));
+            }
+        }
+    }
+
+    fn read_alone(&self, place: &PagePlace, buffer: &mut AlignedBuf, out: &mut [u8]) -> Result<()> {
+        if place.bytes > RECORD_BYTES_MAX {
+            return Err(self.fault(place, "the map names an impossible length"));
+        }
+        let (from, end) = span(std::slice::from_ref(place));
+        self.pages.read_at(&mut buffer[..(end - from) as usize], from)?;
+        self.unpack(place, buffer, from, out)
+    }
+
+    /// Of a record in bytes of the file from `from` on.
+    fn unpack(
+        &self,
+        place: &PagePlace,
+        buffer: &mut AlignedBuf,
+        from: u64,
+        out: &mut [u8],
+    ) -> Result<()> {
+        let skip = (place.offset - from) as usize;
+        let bytes = &mut buffer[skip..skip + place.bytes];
+        let head = record::verify(self.sb.seed, bytes).map_err(|why| self.fault(place, why))?;
+        if !is_named(&head, place.page, place.entry) {
+            return Err(self.fault(place, "record is not the one that the page map names"));
+        }
+        record::unpack(&head, bytes, out, self.cipher.as_deref()).map_err(|e| match e {
+            NoPage::Damaged(why) => self.fault(place, why),
+            NoPage::Locked(error) => error,
+        })
+    }
+
+    fn fault(&self, place: &PagePlace, why: &str) -> Error {
+        let file = self.pages.path().display();
+        let at = format!("{file} offset {} length {}", place.offset, place.bytes);
+        let of = format!("page {} of tree {}: {why}", place.page, place.tree);
+        Error::corrupt(of, at).of_page(place.page)
+    }
+}
+
+/// The whole blocks that records take, which lie one after the other.
+fn span(run: &[PagePlace]) -> (u64, u64) {
+    let block = BLOCK_BYTES as u64;
+    let end = run.last().map_or(0, |last| last.offset + last.bytes as u64);
+    (run.first().map_or(0, |first| first.offset / block * block), end.next_multiple_of(block))
+}
+
+/// How many of these records, which are sorted, one read brings; at least one.
+pub(super) fn together(places: &[PagePlace]) -> usize {
+    let fits = |n: &usize| {
+        let (before, next) = (&places[n - 1], &places[*n]);
+        let end = before.offset + before.bytes as u64;
+        let (from, to) = span(&places[..=*n]);
+        next.bytes <= RECORD_BYTES_MAX
+            && next.offset.saturating_sub(end) <= GAP_BYTES_MAX
+            && to - from <= TOGETHER_BYTES_MAX as u64
+    };
+    (1..places.len()).find(|n| !fits(n)).unwrap_or(places.len())
 }

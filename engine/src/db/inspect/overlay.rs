@@ -5,7 +5,7 @@
 use crate::base::{Error, Result, BLOCK_BYTES};
 use crate::os::hash::HashMap;
 use crate::os::rank::Rank;
-use crate::os::sync::{Mutex, Ranked};
+use crate::os::sync::{Mutex, Ranked, RwLock};
 use crate::os::{File, OpenMode, Os};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -25,7 +25,7 @@ struct Layer {
 
 #[derive(Default)]
 struct Names {
-    open: HashMap<PathBuf, Arc<Mutex<Layer>>>,
+    open: HashMap<PathBuf, Arc<RwLock<Layer>>>,
     removed: BTreeSet<PathBuf>,
 }
 
@@ -39,7 +39,7 @@ impl Overlay {
         Arc::new(Overlay { base, names: Mutex::ranked(Rank::OverlayNames, Names::default()) })
     }
 
-    fn layer(&self, names: &mut Names, path: &Path) -> Result<Option<Arc<Mutex<Layer>>>> {
+    fn layer(&self, names: &mut Names, path: &Path) -> Result<Option<Arc<RwLock<Layer>>>> {
         if let Some(layer) = names.open.get(path) {
             return Ok(Some(Arc::clone(layer)));
         }
@@ -50,7 +50,7 @@ impl Overlay {
         let base = self.base.open(path, OpenMode { create: false, direct: false })?;
         let len = base.len()?;
         let layer = Layer { base: Some(base), base_bytes: len, len, blocks: BTreeMap::default() };
-        let layer = Arc::new(Mutex::ranked(Rank::OverlayLayer, layer));
+        let layer = Arc::new(RwLock::ranked(Rank::OverlayLayer, layer));
         names.open.insert(path.to_owned(), Arc::clone(&layer));
         Ok(Some(layer))
     }
@@ -72,7 +72,7 @@ impl Os for Overlay {
             (Some(layer), false) => layer,
             (None, true) => {
                 let layer = Layer { base: None, base_bytes: 0, len: 0, blocks: BTreeMap::new() };
-                let layer = Arc::new(Mutex::ranked(Rank::OverlayLayer, layer));
+                let layer = Arc::new(RwLock::ranked(Rank::OverlayLayer, layer));
                 names.open.insert(path.to_owned(), Arc::clone(&layer));
                 layer
             }
@@ -152,7 +152,7 @@ impl Os for Overlay {
 
 struct OverlayFile {
     path: PathBuf,
-    layer: Arc<Mutex<Layer>>,
+    layer: Arc<RwLock<Layer>>,
 }
 
 impl Layer {
@@ -222,11 +222,11 @@ impl File for OverlayFile {
     }
 
     fn len(&self) -> Result<u64> {
-        Ok(self.layer.lock().len)
+        Ok(self.layer.read().len)
     }
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
-        let layer = self.layer.lock();
+        let layer = self.layer.read();
         if offset.checked_add(buf.len() as u64).is_none_or(|end| end > layer.len) {
             let place = format!("{} offset {offset}", self.path.display());
             return Err(Error::corrupt("file is too short", place));
@@ -235,7 +235,7 @@ impl File for OverlayFile {
     }
 
     fn write_at(&self, buf: &[u8], offset: u64) -> Result<()> {
-        self.layer.lock().write(buf, offset)
+        self.layer.write().write(buf, offset)
     }
 
     fn write_durable(&self, buf: &[u8], offset: u64) -> Result<()> {
@@ -243,11 +243,11 @@ impl File for OverlayFile {
     }
 
     fn set_len(&self, len: u64) -> Result<()> {
-        self.layer.lock().set_len(len)
+        self.layer.write().set_len(len)
     }
 
     fn allocate_range(&self, from: u64, len: u64) -> Result<()> {
-        let mut layer = self.layer.lock();
+        let mut layer = self.layer.write();
         layer.len = layer.len.max(from + len);
         Ok(())
     }

@@ -8,12 +8,14 @@ use crate::db::{CheckDepth, Config, Engine, Geometry, Host, Level};
 use crate::os::rank::Rank;
 use crate::os::sync::{Mutex, Ranked};
 use crate::os::{OpenMode, Os};
-use crate::store::{file_names, StoreFiles};
+use crate::store::{file_names, PagePlace, StoreFiles};
 use crate::wal::{self, SegmentState};
 use std::sync::Arc;
 
 /// Memory for pages while tables are checked.
 const POOL_BYTES: u64 = 256 << 20;
+/// Pages whose records are read in the order in which they lie in the file.
+const BATCH_PAGES: usize = 1 << 16;
 /// Faults listed for one kind of thing.
 const FAULTS_MAX: usize = 1000;
 
@@ -133,17 +135,29 @@ impl Directory {
         }
         let (mut faults, mut pages) = (Vec::new(), 0);
         let (mut map_faults, mut leaves_are_sound) = (Vec::new(), true);
+        let mut batch = Vec::new();
+        let mut check = |batch: &mut Vec<PagePlace>| {
+            let mut found = Ok(());
+            store.read_pages(std::mem::take(batch), &mut |page, bytes| {
+                let checked =
+                    bytes.and_then(|bytes| check_page(bytes).map_err(|e| e.of_page(page)));
+                let known = damage(checked, &mut faults).map(|_| ());
+                found = std::mem::replace(&mut found, Ok(())).and(known);
+            });
+            found
+        };
         for place in store.places() {
             let Some(place) = damage(place, &mut map_faults)? else {
                 leaves_are_sound = false;
                 continue;
             };
             pages += 1;
-            let checked = store
-                .page(place.page)
-                .and_then(|bytes| check_page(&bytes).map_err(|e| e.of_page(place.page)));
-            damage(checked, &mut faults)?;
+            batch.push(place);
+            if batch.len() == BATCH_PAGES {
+                check(&mut batch)?;
+            }
         }
+        check(&mut batch)?;
         report.add(format!("pages in {}", store.path().display()), pages, faults);
         if leaves_are_sound {
             map_faults.extend(store.wrong_sums()?);
@@ -231,14 +245,17 @@ impl Directory {
         }
         report.add("recovery", 1, faults);
         let Some(engine) = engine else { return Ok(()) };
-        for name in engine.table_names() {
+        engine.start_readers();
+        let checked = engine.table_names().into_iter().try_for_each(|name| {
             let mut faults = Vec::new();
             let checked = engine.check_table(&name, CheckDepth::Full, &|| false);
             let found = damage(checked, &mut faults)?;
             let rows = found.as_ref().map_or(0, |found| found.rows);
             faults.extend(found.into_iter().flat_map(|found| found.faults));
             report.add(format!("table {name}"), rows, faults);
-        }
-        Ok(())
+            Ok(())
+        });
+        engine.stop_workers();
+        checked
     }
 }

@@ -100,15 +100,23 @@ const WORKERS: [Worker; 12] = [
 
 impl Engine {
     pub(crate) fn start_background(self: &Arc<Self>) {
-        if !self.config.background {
-            return;
+        if self.config.background {
+            self.start(|_| true);
         }
+    }
+
+    /// For an engine without background that only reads: pages come ahead of its scans.
+    pub(crate) fn start_readers(self: &Arc<Self>) {
+        self.start(|worker| ["sluice-evict", "sluice-read"].contains(&worker.name));
+    }
+
+    fn start(self: &Arc<Self>, is_wanted: impl Fn(&Worker) -> bool) {
         let evict_bell = Arc::clone(&self.workers.evict_bell);
         self.pool.set_waker(Box::new(move || evict_bell.ring()));
         let read_bell = Arc::clone(&self.workers.read_bell);
         self.pool.set_read_waker(Box::new(move || read_bell.ring()));
         let mut threads = self.workers.threads.lock();
-        for worker in &WORKERS {
+        for worker in WORKERS.iter().filter(|worker| is_wanted(worker)) {
             let engine = Arc::downgrade(self);
             let bell = Arc::clone(match worker.name {
                 "sluice-evict" => &self.workers.evict_bell,

@@ -3,6 +3,7 @@
 mod backup;
 mod crash;
 mod faults;
+mod files;
 mod growth;
 mod increments;
 mod large;
