@@ -84,6 +84,8 @@ struct NameChange {
 /// the file (`TC_LOG_MMAP::close` in sql/log.cc of 10.11.18). Neither is synced: when the first
 /// survives and the second does not, the stock server refuses to start ("Bad magic header in tc
 /// log"). So that deletion is never lost, and what ended between the two is taken for after both.
+/// A start makes the file, fills it with zeros, and writes the magic last, before anything uses it
+/// (`TC_LOG_MMAP::open`): of a cut in between that server says the same. So a file of zeros goes, too.
 const TC_LOG: &str = "tc.log";
 /// The magic of tc.log with its first byte spoiled.
 const TC_LOG_SPOILED: [u8; 4] = [b'A', 0x23, 0x05, 0x74];
@@ -127,18 +129,20 @@ impl NameChange {
     }
 }
 
-/// Deletes a tc.log that was about to be deleted.
+/// Deletes a tc.log that was about to be deleted, or that nothing has used yet.
 fn finish_tc_log(path: &Path, story: &mut impl Write) -> io::Result<()> {
-    let spoiled = match fs::read(path) {
-        Ok(bytes) => bytes.starts_with(&TC_LOG_SPOILED),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+    let bytes = match fs::read(path) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(error),
     };
-    if spoiled {
-        writeln!(story, "  {} was spoiled: deleted", path.display())?;
-        fs::remove_file(path)?;
-    }
-    Ok(())
+    let state = match bytes.starts_with(&TC_LOG_SPOILED) {
+        true => "spoiled",
+        false if bytes.iter().all(|&byte| byte == 0) => "not used yet",
+        false => return Ok(()),
+    };
+    writeln!(story, "  {} was {state}: deleted", path.display())?;
+    fs::remove_file(path)
 }
 
 /// Everything that the journal says may be lost.
@@ -577,5 +581,25 @@ fn undo(name: &NameChange, side: &Path) -> io::Result<()> {
             }
             Ok(())
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_tc_log_that_is_in_use_stays() {
+        let path = std::env::temp_dir().join(format!("sluice-tc-log-{}", std::process::id()));
+        let spoiled = [&TC_LOG_SPOILED[..], &[3; 9]].concat();
+        let in_use = [&[0xfe][..], &spoiled[1..], &[0; 100]].concat();
+        for (bytes, stays) in
+            [(in_use, true), (spoiled, false), (vec![0; 12288], false), (vec![], false)]
+        {
+            fs::write(&path, &bytes).unwrap();
+            finish_tc_log(&path, &mut io::sink()).unwrap();
+            assert_eq!(path.exists(), stays, "{bytes:?}");
+        }
+        finish_tc_log(&path, &mut io::sink()).expect("no file, no harm");
     }
 }
