@@ -79,6 +79,8 @@ ranks! {
     StoreCollector,
     /// Sleep: the log becomes durable.
     LogFlushWait,
+    /// Sleep: recovery waits for batches of the log, or for room for them.
+    LogUnpackedWait,
 
     // Trees and pages.
     /// `txn`: revert and purge are in a tree, or it is dropped.
@@ -129,6 +131,8 @@ ranks! {
     TableRoster,
     /// `txn`: ids below the horizon that are not committed.
     Exceptions,
+    /// `wal`: batches that recovery has unpacked.
+    LogUnpacked,
     /// `db`: the bell of idle workers.
     Bell,
 

@@ -47,7 +47,7 @@ pub struct Wal {
     pub(super) capacity_bytes: AtomicU64,
     pub(super) incarnation: u64,
     pub(super) ring: Ring,
-    pub(super) segments: Segments,
+    pub(super) segments: Arc<Segments>,
     tail_keys: (Oldest, Lsn),
     pub(super) election: Mutex<Election<Arc<Waiter>>>,
     pub(super) io: Mutex<Io>,
@@ -81,14 +81,14 @@ impl Wal {
             Segments::new(Arc::clone(&os), options.dir.clone(), segment_bytes, 0, [file].into())
                 .with_cipher(options.cipher.clone());
         let tail_keys = (Oldest::None, Lsn(STREAM_START));
-        Ok(Wal::assemble(os, options, control, segments, tail_keys))
+        Ok(Wal::assemble(os, options, control, Arc::new(segments), tail_keys))
     }
 
     pub(super) fn assemble(
         os: Arc<dyn Os>,
         options: WalOptions,
         control: Control,
-        segments: Segments,
+        segments: Arc<Segments>,
         tail_keys: (Oldest, Lsn),
     ) -> Arc<Wal> {
         let chunk_bytes = (options.cache_bytes / 8).clamp(2 * BLOCK, CHUNK_BYTES_MAX);

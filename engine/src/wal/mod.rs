@@ -39,6 +39,7 @@
 
 mod ahead;
 mod append;
+mod chain;
 mod election;
 mod flush;
 mod format;
@@ -58,6 +59,8 @@ mod waiter;
 
 #[cfg(test)]
 mod bench;
+#[cfg(test)]
+mod chain_tests;
 #[cfg(test)]
 mod crash_tests;
 #[cfg(test)]

@@ -10,13 +10,13 @@
 //! 5. The new incarnation is made durable; only then appends begin after the end.
 
 use super::append::{check_options, control_path, encrypts, write_control, Wal};
+use super::chain::{follow, is_of_this_log};
 use super::format::{decode_segment_header, BatchHeader, Control, BLOCK, STREAM_START};
-use super::read::{visit_records, Visit};
+use super::read::Visit;
 use super::scanner::Scanner;
 use super::segments::{place_of, segment_number, segment_path, Segments};
 use super::{WalAnchor, WalOptions};
 use crate::base::{Error, Result};
-use crate::cipher::Oldest;
 use crate::os::{AlignedBuf, File, OpenMode, Os};
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
@@ -45,8 +45,9 @@ impl Wal {
         let segments =
             Segments::new(Arc::clone(&os), options.dir.clone(), segment_bytes, first, run)
                 .with_cipher(options.cipher.clone());
+        let segments = Arc::new(segments);
 
-        let (end, oldest) = follow_chain(&segments, &control, from, visit)
+        let (end, oldest) = follow(&segments, &control, from, visit)
             .map_err(|error| segments.at_place(from, error))?;
         let known_durable = anchor.durable.0.max(control.start);
         if end < known_durable {
@@ -195,54 +196,6 @@ pub(super) fn choose_files(
     }
     let run = (first..end).filter_map(|n| files.remove(&n)).map(|f| f.file).collect();
     Ok((first, run, files.into_values().collect()))
-}
-
-/// Whether a batch has the identity that this log was created with.
-fn is_of_this_log(control: &Control, header: &BatchHeader) -> bool {
-    header.incarnation >> 32 == control.incarnation >> 32
-}
-
-/// Whether a batch may stand at its position, given the newest incarnation and the incarnation
-/// of the batch before it.
-fn is_in_order(control: &Control, header: &BatchHeader, before: u64) -> bool {
-    if !is_of_this_log(control, header) {
-        return false;
-    }
-    match header.lsn >= control.start {
-        true => header.incarnation == control.incarnation,
-        false => {
-            header.incarnation < control.incarnation
-                && header.incarnation >= before
-                && header.next() <= control.start
-        }
-    }
-}
-
-fn follow_chain(
-    segments: &Segments,
-    control: &Control,
-    from: u64,
-    visit: Visit<'_>,
-) -> Result<(u64, Oldest)> {
-    let mut scanner = Scanner::new(segments, segments.end());
-    let Some(mut at) = scanner.find_batch(from)? else { return Ok((from, Oldest::None)) };
-    let under = segments.cipher.as_ref().and_then(|cipher| cipher.writes_under());
-    let (mut incarnation, mut oldest) = (0, Oldest::None);
-    while let Some(header) = scanner.batch(at)? {
-        if !is_in_order(control, &header, incarnation) {
-            break;
-        }
-        incarnation = header.incarnation;
-        segments.note(&header);
-        visit_records(&header, scanner.bytes(&header)?, from, u64::MAX, visit)?;
-        oldest = oldest.min(Oldest::of(scanner.key(&header)?, under));
-        at = header.next();
-    }
-    if at < from {
-        // The batch around the start is not in order.
-        return Err(Error::corrupt("no valid batch", format!("log position {from}")));
-    }
-    Ok((at, oldest))
 }
 
 /// Segments come into being one after the other, each with a durable name before the next. So one

@@ -1,0 +1,235 @@
+//! The chain of valid batches that recovery follows. A thread reads, verifies and unpacks batches while the
+//! caller looks at the records of those before, which takes about as long. The caller sees what one thread
+//! would show it: an error comes after all records before it.
+
+use super::format::{BatchHeader, Control};
+use super::read::{visit_records, Visit};
+use super::scanner::Scanner;
+use super::segments::Segments;
+use crate::base::{Error, Result};
+use crate::cipher::Oldest;
+use crate::os::rank::Rank;
+use crate::os::sync::{self, condition, Condvar, Mutex, Ranked};
+use crate::os::SIMULATED;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// Unpacked batches are handed over when they have so many bytes.
+const TOGETHER_BYTES: usize = if SIMULATED || cfg!(test) { 8 << 10 } else { 1 << 20 };
+/// Handovers that wait for the caller at most.
+const WAITING_MAX: usize = 4;
+
+/// Whether a batch has the identity that this log was created with.
+pub(super) fn is_of_this_log(control: &Control, header: &BatchHeader) -> bool {
+    header.incarnation >> 32 == control.incarnation >> 32
+}
+
+/// Whether a batch may stand at its position, given the newest incarnation and the incarnation
+/// of the batch before it.
+fn is_in_order(control: &Control, header: &BatchHeader, before: u64) -> bool {
+    if !is_of_this_log(control, header) {
+        return false;
+    }
+    match header.lsn >= control.start {
+        true => header.incarnation == control.incarnation,
+        false => {
+            header.incarnation < control.incarnation
+                && header.incarnation >= before
+                && header.next() <= control.start
+        }
+    }
+}
+
+/// Visits the records from `from` on. Answers where the chain ends, and the oldest key in it.
+pub(super) fn follow(
+    segments: &Arc<Segments>,
+    control: &Control,
+    from: u64,
+    visit: Visit<'_>,
+) -> Result<(u64, Oldest)> {
+    let found = Scanner::new(segments, segments.end()).find_batch(from)?;
+    let Some(at) = found else { return Ok((from, Oldest::None)) };
+    let mut chain = Chain {
+        segments: Arc::clone(segments),
+        control: *control,
+        at,
+        incarnation: 0,
+        oldest: Oldest::None,
+    };
+    let mut end = chain.unpack().visit(from, visit)?;
+    if end.is_none() {
+        end = follow_beside(&chain, from, visit)?;
+    }
+    while end.is_none() {
+        end = chain.unpack().visit(from, visit)?;
+    }
+    match end {
+        Some(end) if end.0 >= from => Ok(end),
+        // The batch around the start is not in order.
+        _ => Err(Error::corrupt("no valid batch", format!("log position {from}"))),
+    }
+}
+
+/// The rest of the chain, with a thread that goes ahead. None: there was no thread.
+fn follow_beside(chain: &Chain, from: u64, visit: Visit<'_>) -> Result<Option<End>> {
+    let queue = Arc::new(Queue::default());
+    let mut sender = Sender { queue: Arc::clone(&queue), chain: chain.clone() };
+    let Ok(thread) = sync::spawn("sluice-unpack", move || sender.run()) else { return Ok(None) };
+    let end = loop {
+        match queue.take().visit(from, visit) {
+            Ok(None) => {}
+            end => break end,
+        }
+    };
+    queue.stop();
+    thread.join();
+    end
+}
+
+/// Where the chain ends, and the oldest key in it.
+type End = (u64, Oldest);
+
+/// Some batches, one after the other, as they were in memory.
+struct Batches {
+    bytes: Vec<u8>,
+    /// Each with the end of its bytes.
+    batches: Vec<(BatchHeader, usize)>,
+    /// None: there is more.
+    end: Option<Result<End>>,
+}
+
+impl Batches {
+    /// Visits its records. Answers the end if it is the last one.
+    fn visit(self, from: u64, visit: Visit<'_>) -> Result<Option<End>> {
+        let mut begin = 0;
+        for (header, end) in self.batches {
+            visit_records(&header, &self.bytes[begin..end], from, u64::MAX, visit)?;
+            begin = end;
+        }
+        self.end.transpose()
+    }
+}
+
+#[derive(Clone)]
+struct Chain {
+    segments: Arc<Segments>,
+    control: Control,
+    /// Where the next batch begins, if there is one.
+    at: u64,
+    /// Of the batch before.
+    incarnation: u64,
+    oldest: Oldest,
+}
+
+impl Chain {
+    /// The next batches, until they are enough or the chain ends.
+    fn unpack(&mut self) -> Batches {
+        let segments = Arc::clone(&self.segments);
+        self.unpack_with(&mut Scanner::new(&segments, segments.end()))
+    }
+
+    fn unpack_with(&mut self, scanner: &mut Scanner<'_>) -> Batches {
+        let mut unpacked = Batches { bytes: Vec::new(), batches: Vec::new(), end: None };
+        while unpacked.end.is_none() && unpacked.bytes.len() < TOGETHER_BYTES {
+            match self.add_batch(scanner, &mut unpacked) {
+                Ok(true) => {}
+                Ok(false) => unpacked.end = Some(Ok((self.at, self.oldest))),
+                Err(error) => unpacked.end = Some(Err(error)),
+            }
+        }
+        unpacked
+    }
+
+    /// False: the chain ends here.
+    fn add_batch(&mut self, scanner: &mut Scanner<'_>, unpacked: &mut Batches) -> Result<bool> {
+        let Some(header) = scanner.batch(self.at)? else { return Ok(false) };
+        if !is_in_order(&self.control, &header, self.incarnation) {
+            return Ok(false);
+        }
+        self.segments.note(&header);
+        unpacked.bytes.extend_from_slice(scanner.bytes(&header)?);
+        unpacked.batches.push((header, unpacked.bytes.len()));
+        let under = self.segments.cipher.as_ref().and_then(|cipher| cipher.writes_under());
+        self.oldest = self.oldest.min(Oldest::of(scanner.key(&header)?, under));
+        (self.at, self.incarnation) = (header.next(), header.incarnation);
+        Ok(true)
+    }
+}
+
+/// Batches on their way to the caller.
+struct Queue {
+    state: Mutex<Waiting>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Waiting {
+    waiting: VecDeque<Batches>,
+    /// Nobody takes more.
+    stopped: bool,
+}
+
+impl Default for Queue {
+    fn default() -> Queue {
+        let state = Mutex::ranked(Rank::LogUnpacked, Waiting::default());
+        Queue { state, changed: condition(Rank::LogUnpackedWait) }
+    }
+}
+
+impl Queue {
+    /// Waits for room. False: nobody wants it.
+    fn put(&self, batches: Batches) -> bool {
+        let mut state = self.state.lock();
+        while state.waiting.len() >= WAITING_MAX && !state.stopped {
+            self.changed.wait(&mut state);
+        }
+        state.waiting.push_back(batches);
+        self.changed.notify_all();
+        !state.stopped
+    }
+
+    fn take(&self) -> Batches {
+        let mut state = self.state.lock();
+        loop {
+            if let Some(batches) = state.waiting.pop_front() {
+                self.changed.notify_all();
+                return batches;
+            }
+            self.changed.wait(&mut state);
+        }
+    }
+
+    fn stop(&self) {
+        self.state.lock().stopped = true;
+        self.changed.notify_all();
+    }
+}
+
+/// The thread that goes ahead. However it ends, last batches come.
+struct Sender {
+    queue: Arc<Queue>,
+    chain: Chain,
+}
+
+impl Sender {
+    fn run(&mut self) {
+        let segments = Arc::clone(&self.chain.segments);
+        let mut scanner = Scanner::new(&segments, segments.end());
+        loop {
+            let batches = self.chain.unpack_with(&mut scanner);
+            let is_last = batches.end.is_some();
+            if !self.queue.put(batches) || is_last {
+                return;
+            }
+        }
+    }
+}
+
+impl Drop for Sender {
+    fn drop(&mut self) {
+        // After a panic it is the only one that the caller would wait for.
+        let why = Error::Refused("reading the log ahead ended without a word".into());
+        self.queue.state.lock().stopped = true;
+        self.queue.put(Batches { bytes: Vec::new(), batches: Vec::new(), end: Some(Err(why)) });
+    }
+}
