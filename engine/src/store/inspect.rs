@@ -66,6 +66,10 @@ impl PagePlace {
         let (tree, lsn) = (entry.tree(), entry.lsn());
         PagePlace { page, tree, lsn, offset: entry.place(), bytes: entry.record_bytes(), entry }
     }
+
+    fn end(&self) -> u64 {
+        self.offset + self.bytes as u64
+    }
 }
 
 /// What the superblock says.
@@ -264,21 +268,22 @@ impl StoreFiles {
     }
 }
 
-/// The whole blocks that records take, which lie one after the other.
+/// The whole blocks that records take; the first one begins first.
 fn span(run: &[PagePlace]) -> (u64, u64) {
     let block = BLOCK_BYTES as u64;
-    let end = run.last().map_or(0, |last| last.offset + last.bytes as u64);
+    let end = run.iter().map(PagePlace::end).max().unwrap_or(0);
     (run.first().map_or(0, |first| first.offset / block * block), end.next_multiple_of(block))
 }
 
-/// How many of these records, which are sorted, one read brings; at least one.
+/// How many of these records, which are sorted, one read brings; at least one. In a damaged map they may
+/// overlap, or be longer than records are.
 pub(super) fn together(places: &[PagePlace]) -> usize {
-    let fits = |n: &usize| {
+    let (from, mut to) = span(&places[..1]);
+    let mut fits = |n: &usize| {
         let (before, next) = (&places[n - 1], &places[*n]);
-        let end = before.offset + before.bytes as u64;
-        let (from, to) = span(&places[..=*n]);
-        next.bytes <= RECORD_BYTES_MAX
-            && next.offset.saturating_sub(end) <= GAP_BYTES_MAX
+        to = to.max(span(std::slice::from_ref(next)).1);
+        before.bytes.max(next.bytes) <= RECORD_BYTES_MAX
+            && next.offset.saturating_sub(before.end()) <= GAP_BYTES_MAX
             && to - from <= TOGETHER_BYTES_MAX as u64
     };
     (1..places.len()).find(|n| !fits(n)).unwrap_or(places.len())

@@ -101,6 +101,21 @@ pub fn ids_before(
     Err(io::Error::other(format!("no file {name}")))
 }
 
+/// Whether some binlog file has the GTID; files that end in half an event count up to there.
+pub fn has_gtid(prefix: &Prefix, data: &Path, domain: u64, number: u64) -> bool {
+    let gtid = format!("GTID {domain}-1-{number} ");
+    let is_binlog = |path: &PathBuf| {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        name.starts_with("binlog.0")
+    };
+    let entries = fs::read_dir(data).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).filter(is_binlog).any(|path| {
+        let said =
+            Command::new(prefix.program("mariadb-binlog")).arg("--no-defaults").arg(path).output();
+        said.is_ok_and(|said| String::from_utf8_lossy(&said.stdout).contains(&gtid))
+    })
+}
+
 /// Of the whole file, or of what is before a position.
 fn decode(prefix: &Prefix, file: &Path, before: Option<u64>) -> io::Result<Contents> {
     let stop = before.map(|position| format!("--stop-position={position}"));

@@ -71,6 +71,10 @@ fn a_damaged_record_costs_nothing_but_itself() {
     os.set_bad_place(&path, unread.offset + 4500, true);
     assert_eq!(read_all(&files, &model), [17, 18]);
     os.set_bad_place(&path, unread.offset + 4500, false);
+    // A map that names one record twice.
+    let (twice, mut count) = (files.place(PageId(20)).unwrap().unwrap(), 0);
+    files.read_pages(vec![twice, twice], &mut |_, bytes| count += u32::from(bytes.is_ok()));
+    assert_eq!(count, 2);
     // Records after the end of the file.
     let cut = files.place(PageId(1)).unwrap().unwrap().offset / 4096 * 4096;
     let is_cut = |place: PagePlace| place.offset + place.bytes as u64 > cut;

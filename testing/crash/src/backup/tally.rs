@@ -10,6 +10,8 @@ const ROUNDS_A_LINE: u64 = 10;
 #[derive(Default)]
 pub struct Tally {
     pub rounds: u64,
+    /// Of these, ended because the server took GTIDs back.
+    pub renumbered: u64,
     full: Kinds,
     increments: Kinds,
     streams: u64,
@@ -139,6 +141,7 @@ impl Tally {
         println!("restarts between increments   {}", self.restarts);
         println!("acknowledged commits          {}", self.acknowledged);
         println!("  of these beside a backup    {}", self.during);
+        println!("  given up, GTIDs taken back  {}", self.renumbered);
         println!("transactions compared         {}", self.compared);
         println!("rows compared                 {}", self.rows);
         println!("tables of DDL compared        {}", self.tables);
