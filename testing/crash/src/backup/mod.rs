@@ -357,7 +357,7 @@ impl Site {
         }
     }
 
-    /// A start by the server's own scan of the binlog (`TC_LOG_BINLOG::recover` of 10.11.18) takes the GTID of a
+    /// A start by the server's own scan of the binlog (`TC_LOG_BINLOG::recover`) takes the GTID of a
     /// group that is cut off along to the next file that it reads, an older one, and then sets the state of one
     /// domain to what that file begins with. The binlog has all transactions nevertheless.
     fn has_taken_back(&self, found: &Place, wanted: &Place) -> bool {
