@@ -20,6 +20,11 @@ const NAMED_PERCENT: u64 = 20;
 const NAMED_SALT: u64 = 0x7ab1e5;
 /// As many equal bytes as these are no accident.
 const FILLER_BYTES_MIN: usize = 24;
+/// Of the superblock (docs/format.md): its slots, where their version stands, and from which one on there is a
+/// table that must be encrypted.
+const SLOT_BYTES: u64 = 64 << 10;
+const VERSION_AT: u64 = 8;
+const PROMISING_VERSION: u32 = 5;
 const DIRS: [&str; 2] = ["/data", "/data/log"];
 
 /// What an opening does with what is written.
@@ -79,7 +84,7 @@ impl Hiding {
     }
 
     /// Keys get a new version now and then; and once in a while encryption is off.
-    fn draw(&self, keys: &FixedKeys) -> Mode {
+    fn draw(&self, keys: &FixedKeys, os: &SimOs) -> Mode {
         let opened = self.opened.replace(self.opened.get() + 1);
         keys.newest.fetch_max(1 + opened / 3, Ordering::Relaxed);
         if let Some(mode) = self.ordered.take() {
@@ -90,10 +95,26 @@ impl Hiding {
             return if is_on { Mode::All } else { Mode::Off };
         };
         match modes.borrow_mut().below(10) {
+            // The opening that shows a promise which was not kept.
+            _ if self.lacks_promise(os) => Mode::Off,
             0..=4 => Mode::Named,
             5..=7 => Mode::All,
             _ => Mode::Off,
         }
+    }
+
+    /// A table had to be encrypted, whether it is there or not, and no slot of the superblock says so.
+    fn lacks_promise(&self, os: &SimOs) -> bool {
+        let known = !self.promised.lock().unwrap_or_else(PoisonError::into_inner).is_empty();
+        let Ok(file) = os.open(&Path::new(DIRS[0]).join("superblock"), OpenMode::default()) else {
+            return false;
+        };
+        let is_without = |slot: u64| {
+            let mut version = [0; 4];
+            let read = file.read_at(&mut version, slot * SLOT_BYTES + VERSION_AT);
+            read.is_ok() && u32::from_le_bytes(version) < PROMISING_VERSION
+        };
+        known && (0..2).all(is_without)
     }
 
     fn encryption(&self, keys: &Arc<FixedKeys>, mode: Mode) -> Encryption {
@@ -114,7 +135,7 @@ impl Hiding {
         open: &dyn Fn(Option<Encryption>) -> Result<Arc<Engine>>,
     ) -> Result<Arc<Engine>> {
         let Some(keys) = &self.keys else { return open(None) };
-        let mode = self.draw(keys);
+        let mode = self.draw(keys, os);
         let may_be_refused = self.modes.is_some() && mode == Mode::Off;
         let was_hidden = self.is_hidden.get();
         let before = may_be_refused.then(|| files(os)).flatten();
