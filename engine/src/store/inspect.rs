@@ -60,6 +60,8 @@ pub struct PagePlace {
 /// Records that lie so close to each other are read together, so many bytes at most.
 const GAP_BYTES_MAX: u64 = 64 << 10;
 const TOGETHER_BYTES_MAX: usize = 1 << 20;
+/// The blocks of one record, wherever it begins.
+const ALONE_BYTES_MAX: usize = RECORD_BYTES_MAX.next_multiple_of(BLOCK_BYTES) + BLOCK_BYTES;
 
 impl PagePlace {
     fn new(page: PageId, entry: MapEntry) -> PagePlace {
@@ -197,11 +199,9 @@ impl StoreFiles {
     pub fn page(&self, page: PageId) -> Result<Vec<u8>> {
         let Some(entry) = self.entry(page)? else { return Err(Error::NotFound) };
         let mut out = vec![0; PAGE_BYTES];
-        let mut read = Err(Error::NotFound);
-        self.read_pages(vec![PagePlace::new(page, entry)], &mut |_, found| {
-            read = found.map(|bytes| out.copy_from_slice(bytes));
-        });
-        read.map(|()| out)
+        let mut buffer = AlignedBuf::new(ALONE_BYTES_MAX);
+        self.read_alone(&PagePlace::new(page, entry), &mut buffer, &mut out)?;
+        Ok(out)
     }
 
     /// Reads and verifies the records of many pages, in the order in which they lie in the file.
