@@ -145,6 +145,14 @@ impl Store {
         pages.into_iter().for_each(|page| self.free(page));
     }
 
+    /// From now on writes of these trees' pages are dropped, and their records stay as they are.
+    pub fn drop_trees(&self, trees: &[TreeId]) {
+        let mut state = self.state.write();
+        trees.iter().for_each(|&tree| {
+            state.drop_tree(tree);
+        });
+    }
+
     /// Forgets up to `budget_pages` pages of a tree that is gone for ever: later writes of its
     /// pages are dropped. True when nothing is left, but for pages in leaves of the map that
     /// cannot be read: those stay, and the tree with them.

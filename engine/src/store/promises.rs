@@ -37,9 +37,13 @@ impl Store {
         self.cipher.as_deref().filter(|_| !self.state.read().choices.is_plain(tree))
     }
 
-    /// The record as this life writes it; `None` if it is so already.
+    /// The record as this life writes it; `None` if it is so already. One of a dropped tree stays as it is:
+    /// its table may have had to be encrypted, and nobody knows that any more.
     pub(super) fn renewed(&self, record: &Packed) -> Result<Option<Vec<u8>>> {
         let Some(cipher) = self.cipher.as_deref() else { return Ok(None) };
+        if self.is_dropped(record.tree) {
+            return Ok(None);
+        }
         let encrypts = self.cipher_for(record.tree).is_some() && cipher.encrypts();
         record::renewed(self.seed, &record.bytes, cipher, encrypts)
     }

@@ -120,12 +120,15 @@ impl Store {
         }
     }
 
+    /// What the victim's records need. Nobody reads those of dropped trees.
     fn oldest_of(&self, victim: &Victim) -> Oldest {
         let state = self.state.read();
         let of = |entry: MapEntry| {
             state.choices.oldest_of(entry.tree(), record::key_of(victim.record(entry)))
         };
-        victim.live.iter().map(|&(_, entry)| of(entry)).min().unwrap_or_default()
+        let read =
+            victim.live.iter().filter(|(_, entry)| !state.dropped.contains_key(&entry.tree()));
+        read.map(|&(_, entry)| of(entry)).min().unwrap_or_default()
     }
 
     /// If fewer live bytes were found than there are now, some records are hidden: nobody knows their keys.

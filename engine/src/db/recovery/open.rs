@@ -475,7 +475,18 @@ impl Engine {
         orphans.retain(|id| !known.contains(id));
         orphans.sort_unstable();
         orphans.dedup();
-        self.drop_trees(orphans);
+        if orphans.is_empty() {
+            return Ok(());
+        }
+        self.drop_trees(orphans.clone());
+        // Before any page is written: this life may write plain, and orphans may be of a table that had to be
+        // encrypted.
+        match self.flush_log() {
+            // There is room for it later.
+            Err(Error::Full { .. }) => return Ok(()),
+            flushed => flushed?,
+        }
+        self.store.drop_trees(&orphans);
         Ok(())
     }
 
