@@ -57,7 +57,7 @@ impl Wal {
         if header.packed.is_none() {
             return Ok(None);
         }
-        let bytes = scanner.bytes(&header)?.to_vec();
+        let bytes = scanner.into_bytes(&header)?;
         Ok(Some(Unpacked { start, body_at: header.body_at(), bytes }))
     }
 

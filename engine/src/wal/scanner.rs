@@ -10,7 +10,7 @@ use crate::os::AlignedBuf;
 
 /// Read at a time by a scan.
 const SCAN_BYTES: u64 = 1 << 20;
-/// Read at a time for a single batch: most fit.
+/// Read at a time for a single batch of which nothing is known: most fit.
 const SINGLE_BYTES: u64 = 64 << 10;
 
 pub(super) struct Scanner<'a> {
@@ -102,6 +102,12 @@ impl<'a> Scanner<'a> {
         Ok(form.first_chunk().map(cipher::name_of))
     }
 
+    /// As [`Scanner::bytes`], for good.
+    pub fn into_bytes(mut self, header: &BatchHeader) -> Result<Vec<u8>> {
+        self.bytes(header)?;
+        Ok(self.unpacked)
+    }
+
     fn stored(&mut self, header: &BatchHeader) -> Result<&[u8]> {
         let found = self.fetch(header.lsn, header.stored_bytes())?;
         found.ok_or_else(|| corrupt("batch went away", header.lsn))
@@ -111,6 +117,11 @@ impl<'a> Scanner<'a> {
     /// when that is the end of another. `None`: nothing is at `from`, an end of the log.
     pub fn find_batch(&mut self, from: u64) -> Result<Option<u64>> {
         if let Some(start) = self.segments.batch_start(from) {
+            if let (SINGLE_BYTES, Some(bytes)) =
+                (self.ahead_bytes, self.segments.stored_bytes(start))
+            {
+                self.ahead_bytes = bytes;
+            }
             return Ok(Some(start));
         }
         let walked_to = self.walk(from)?;

@@ -177,7 +177,9 @@ impl Segments {
             if let Some(kept) = kept {
                 let low = number * self.segment_bytes;
                 let starts = at == header.lsn;
-                kept.forms.note(at - low, to - low, starts, header.packed.is_some());
+                let stored_to = header.packed.map(|packed| header.lsn + packed.bytes);
+                let stored_to = stored_to.map(|to| to.saturating_sub(low));
+                kept.forms.note(at - low, to - low, starts, stored_to);
             }
             at = to;
         }
@@ -193,6 +195,11 @@ impl Segments {
         let offset = lsn % self.segment_bytes;
         let start = self.with_forms(lsn, |forms, offset| forms.start(offset))??;
         Some(lsn - offset + start)
+    }
+
+    /// Bytes in the files of the packed batch at `start`, without those in another segment, if that is known.
+    pub fn stored_bytes(&self, start: u64) -> Option<u64> {
+        self.with_forms(start, |forms, offset| forms.stored_bytes(offset))?
     }
 
     fn with_forms<T>(&self, lsn: u64, look: impl FnOnce(&Forms, u64) -> T) -> Option<T> {
