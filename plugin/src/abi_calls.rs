@@ -103,6 +103,13 @@ fn sluice_set_space_amplification(pct: u32) -> i32 {
     })
 }
 
+fn sluice_set_page_deltas(is_on: u32) -> i32 {
+    guard(|| {
+        engine::get()?.set_page_deltas(is_on != 0);
+        Ok(0)
+    })
+}
+
 fn sluice_set_rotate_key_age(versions: u32) -> i32 {
     guard(|| {
         engine::get()?.set_rotate_key_age(versions);

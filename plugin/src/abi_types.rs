@@ -66,7 +66,7 @@ pub struct AbiConfig {
     pub encrypts: u32,
     pub encryption_key_id: u32,
     pub rotate_key_age: u32,
-    pub reserved: u32,
+    pub page_deltas: u32,
 }
 
 #[repr(C)]

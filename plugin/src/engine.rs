@@ -126,6 +126,7 @@ pub fn start(config: &AbiConfig, data_dir: PathBuf, log_dir: Option<PathBuf>) ->
             },
         }),
         rotate_key_age: config.rotate_key_age,
+        page_deltas: config.page_deltas != 0,
         background: true,
     };
     let engine = Engine::open(WatchedOs::new(), config, Arc::new(Host))?;

@@ -96,7 +96,7 @@ fn structures_have_the_same_fields_at_the_same_places() {
     same!("sluice_config", AbiConfig, 64, data_dir @ 0, log_dir @ 8, buffer_pool_bytes @ 16,
         log_capacity_bytes @ 24, flush_at_commit @ 32, compression @ 36,
         log_compression @ 40, space_amplification_pct @ 44, encrypts @ 48,
-        encryption_key_id @ 52, rotate_key_age @ 56, reserved @ 60);
+        encryption_key_id @ 52, rotate_key_age @ 56, page_deltas @ 60);
     same!("sluice_watch", AbiWatch, 264, locker @ 0, state @ 8);
     same!("sluice_xid", AbiXid, 152, format @ 0, gtrid_bytes @ 8, bqual_bytes @ 16, data @ 24);
     same!("sluice_status_value", AbiStatusValue, 72, name @ 0, value @ 64);

@@ -77,11 +77,11 @@ pub const FORMATS: [Format; 2] = [
         row: 1,
         definition: 2,
     },
-    // Parts of a long row in the leaf.
+    // Parts of a long row in the leaf. Deltas in the log.
     Format {
         since: Release(0, 2, 0),
         store: 3,
-        log: 2,
+        log: 4,
         checkpoint_note: 3,
         binlog_state: 3,
         catalog: 2,
@@ -94,7 +94,9 @@ pub const FORMATS: [Format; 2] = [
 ];
 
 /// Format 3: that of directories which are encrypted, or were once. All else is as in [`CURRENT`].
-pub const ENCRYPTED: Format = Format { store: 4, log: 3, ..CURRENT };
+pub const ENCRYPTED: Format = Format { store: 4, log: 5, ..CURRENT };
+/// Version of the log of an encrypted directory from before release 0.2.0 had deltas.
+const ENCRYPTED_WITHOUT_DELTAS: u32 = 3;
 
 /// Format 4: that of directories in which a table was made to be encrypted. The version of the log stays: before
 /// anything tells of such a table, a checkpoint has written this superblock.
@@ -109,6 +111,11 @@ pub const CURRENT: Format = FORMATS[FORMATS.len() - 1];
 pub const STORES: RangeInclusive<u32> = FORMATS[OLDEST_READ].store..=ENCRYPTED_TABLES.store;
 /// Versions of the log's files that are read.
 pub const LOGS: RangeInclusive<u32> = FORMATS[OLDEST_READ].log..=ENCRYPTED_TABLES.log;
+
+/// Whether a log with this version in its control file is of an encrypted directory.
+pub fn is_encrypted_log(version: u32) -> bool {
+    version == ENCRYPTED.log || version == ENCRYPTED_WITHOUT_DELTAS
+}
 
 /// Number and first release of the format whose superblocks have this version.
 pub fn of_store(version: u32) -> Option<(usize, Release)> {

@@ -1,6 +1,7 @@
 //! The common ground of all trees of an engine: pages, log, page ids.
 
 use super::apply::apply;
+use super::delta::LoggedDeltas;
 use super::verify::check_page;
 use crate::base::PageId;
 use crate::buffer::Pool;
@@ -30,6 +31,7 @@ impl Env {
     pub fn new(pool: Arc<Pool>, wal: Arc<Wal>, next_page: PageId) -> Arc<Env> {
         pool.set_page_check(check_page);
         pool.set_apply(apply);
+        pool.set_delta_log(Box::new(LoggedDeltas(Arc::clone(&wal))));
         let next_page = AtomicU64::new(next_page.0.max(1));
         let number = ENVS.fetch_add(1, Relaxed) + 1;
         Arc::new(Env { number, pool, wal, next_page, dead: OnceLock::new() })

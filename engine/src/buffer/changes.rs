@@ -2,7 +2,8 @@
 //!
 //! A frame gathers its changes from its first one after an image. With all of them the frame can go
 //! without an image: the page then owes them ([`super::owed`]). A frame whose list is not whole, or
-//! is worth an image, is written instead.
+//! is worth an image, is written instead. The front of a list may be in a delta ([`super::delta`]):
+//! a page without a frame then owes the delta in its place.
 
 use crate::base::Lsn;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -13,10 +14,10 @@ pub(super) const HEAD_BYTES: usize = 12;
 
 /// Changes of one page in the order of the log.
 #[derive(Clone, Default)]
-pub(super) struct Changes {
+pub struct Changes {
     /// The first change makes the page from nothing.
-    pub creates: bool,
-    pub last: Lsn,
+    pub(super) creates: bool,
+    pub(super) last: Lsn,
     bytes: Vec<u8>,
 }
 
@@ -49,6 +50,21 @@ impl Changes {
         self.iter().next().map(|(lsn, _)| lsn)
     }
 
+    /// Adds those that come after all of these.
+    pub(super) fn append(&mut self, later: &Changes) {
+        later.iter().for_each(|(lsn, change)| self.push(lsn, change));
+    }
+
+    /// Without the first so many bytes of whole changes.
+    pub(super) fn without_front(mut self, bytes: usize) -> Changes {
+        if bytes > 0 {
+            self.creates = false;
+            self.bytes.drain(..bytes);
+        }
+        self.shrink();
+        self
+    }
+
     /// Those that an image with this LSN lacks.
     pub fn after(&self, image: Lsn) -> Changes {
         let mut kept = Changes::new(self.creates && self.first().is_some_and(|lsn| lsn > image));
@@ -78,6 +94,25 @@ impl Changes {
     }
 }
 
+/// A record of the log that has changes of a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Delta {
+    pub at: Lsn,
+    /// Its first and its last change.
+    pub first: Lsn,
+    pub last: Lsn,
+    /// The memory of its changes in a list.
+    pub bytes: usize,
+}
+
+impl Delta {
+    /// The record at `at`, which has these changes. None: they are none.
+    pub fn of(at: Lsn, changes: &Changes) -> Option<Delta> {
+        let first = changes.first()?;
+        Some(Delta { at, first, last: changes.last, bytes: changes.len_bytes() })
+    }
+}
+
 /// Sums over all frames of a pool and its owed pages.
 #[derive(Default)]
 pub(super) struct Tally {
@@ -93,6 +128,8 @@ pub(super) struct Tally {
 pub(super) struct Gathered {
     /// None: some are missing, so that only an image can hold them.
     changes: Option<Changes>,
+    /// The front of the list is in this delta.
+    delta: Option<Delta>,
     /// A change was announced and is not in the list yet.
     pending: bool,
     tally: Arc<Tally>,
@@ -101,7 +138,7 @@ pub(super) struct Gathered {
 impl Gathered {
     /// Of a page as it is in the store.
     pub fn new(tally: Arc<Tally>) -> Gathered {
-        Gathered { changes: Some(Changes::default()), pending: false, tally }
+        Gathered { changes: Some(Changes::default()), delta: None, pending: false, tally }
     }
 
     /// A change will be made: until [`Gathered::push`] the list is not whole.
@@ -132,8 +169,9 @@ impl Gathered {
         }
     }
 
-    /// Replaces the list, keeping the tally.
+    /// Replaces the list, keeping the tally. No delta has any of the new one.
     fn set(&mut self, changes: Option<Changes>) -> Option<Changes> {
+        self.delta = None;
         let count = |changes: &Option<Changes>| {
             changes.as_ref().filter(|c| !c.is_empty()).map_or((0, 0), |c| (1, c.memory_bytes()))
         };
@@ -156,21 +194,26 @@ impl Gathered {
         self.set(None);
     }
 
-    /// Takes over what was owed to the page, all of which it now contains.
-    pub fn adopt(&mut self, changes: Changes) {
+    /// Takes over what was owed to the page, all of which it now contains. `delta` has the front of it.
+    pub fn adopt(&mut self, changes: Changes, delta: Option<Delta>) {
         self.pending = false;
         self.set(Some(changes));
+        self.delta = delta;
     }
 
-    /// Bytes of the list; None: it is not whole, or empty.
-    pub fn whole_bytes(&self) -> Option<usize> {
-        let changes = self.changes.as_ref().filter(|changes| !self.pending && !changes.is_empty());
-        changes.map(Changes::len_bytes)
+    /// The list. None: it is not whole, or empty.
+    pub fn whole(&self) -> Option<&Changes> {
+        self.changes.as_ref().filter(|changes| !self.pending && !changes.is_empty())
+    }
+
+    /// What has the front of the list.
+    pub fn delta(&self) -> Option<Delta> {
+        self.delta
     }
 
     /// Takes the list of a frame that goes.
     pub fn take(&mut self) -> Option<Changes> {
-        self.whole_bytes()?;
+        self.whole()?;
         self.set(None)
     }
 }

@@ -217,7 +217,7 @@ impl Pool {
     fn claim_new_pages_after(&self, from: usize, claims: &mut Vec<Claim>) {
         let is_new = |slot: &Slot| {
             let is_wanted = slot.meta.referenced.load(Relaxed);
-            !is_wanted && slot.meta.gathered.lock().whole_bytes().is_none()
+            !is_wanted && slot.meta.gathered.lock().whole().is_none()
         };
         for i in from..claims.len() {
             let next = PageId(claims[i].page().0 + 1);

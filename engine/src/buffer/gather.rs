@@ -2,21 +2,25 @@
 //! an image.
 //!
 //! A page image costs about 10 kB of writes, a change a few hundred bytes of memory. So an image is
-//! written when it holds enough changes to be worth it, when the redo window asks for the oldest of
-//! them ([`Pool::want_images_before`]), or when memory for changes runs out: the fuller it is, the
-//! fewer bytes are worth an image. The changes of all pages take at most half of the pool, and
+//! written when it holds enough changes to be worth it, or when the redo window asks for the oldest of
+//! them ([`Pool::want_images_before`]). When memory for changes runs out, a page with few of them
+//! leaves a delta in the log in place of them ([`super::delta`]), and else an image: the fuller the
+//! memory, the fewer bytes are few. The changes of all pages take about half of the pool at most, and
 //! frames get what is left ([`Pool::capacity`]).
 
 use super::frame::WriteGuard;
 use super::pool::{Pool, FRAMES_MIN};
 use crate::base::{Lsn, TreeId, PAGE_BYTES};
+use crate::os::SIMULATED;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-/// So many bytes of changes of one page are worth its image.
-const WORTH_BYTES: usize = PAGE_BYTES / 4;
+/// So many bytes of changes of one page are worth its image. The simulator's changes are long.
+const WORTH_BYTES: usize = if SIMULATED { PAGE_BYTES } else { PAGE_BYTES / 4 };
 /// Percent of the pool that changes may take, and of that share from which on it gets scarce.
 const SHARE_PERCENT: usize = 50;
-const SCARCE_PERCENT: usize = 75;
+const SCARCE_PERCENT: usize = if SIMULATED { 10 } else { 75 };
+/// By this part of their share frames may exceed it with deltas, which free memory: they need whole lists.
+const EXCESS_SHARE: usize = 8;
 /// Frames gather while the store has at least this share of the pages that memory could hold.
 const FULL_PERCENT: u64 = 95;
 
@@ -33,7 +37,9 @@ impl Pool {
 
     /// Most bytes of changes that a frame gathers now.
     pub(super) fn gathered_bytes_max(&self) -> usize {
-        let is_open = self.gathers() && self.tally.change_bytes.load(Relaxed) < self.budget_bytes();
+        let budget = self.budget_bytes();
+        let max = budget + usize::from(self.has_deltas()) * (budget / EXCESS_SHARE);
+        let is_open = self.gathers() && self.tally.change_bytes.load(Relaxed) < max;
         usize::from(is_open) * WORTH_BYTES
     }
 

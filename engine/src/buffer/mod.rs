@@ -21,7 +21,9 @@
 //!    below it, and the frame is dirty before the page is not owed any more.
 //! 9. A frame goes without an image only with all changes since its image: those gathered since the
 //!    image was copied, if that copy reached the store, and none announced and not yet in the list.
-//! 10. A frame is entered ahead of a scan under the latch of its parent: a thread that frees the page
+//! 10. Changes of a page that left memory for a delta are read back from the log before others are
+//!     applied (`renew.rs`).
+//! 11. A frame is entered ahead of a scan under the latch of its parent: a thread that frees the page
 //!     later finds it. Nobody sees its bytes before a thread has filled it under its latch.
 //!
 //! States of a frame, with the function that makes each transition:
@@ -36,7 +38,7 @@
 //! dirty   --writeback::claim, copy---> writing(rec_lsn) and clean;  will_change: and dirty again
 //! writing --writeback::settle--------> not writing; on failure dirty with the old rec_lsn
 //! clean and unreferenced --evict-----> absent, or --Pool::pass (by the scan that loaded it)
-//! dirty and unreferenced --owe_frame-> absent, its changes owed
+//! dirty and unreferenced --owe_frame-> absent, its changes owed: in memory, or in a delta in the log
 //! any     --Pool::free/discard-------> dead, absent
 //! ```
 
@@ -45,6 +47,9 @@ mod awaited;
 mod bad;
 mod bad_pages;
 mod changes;
+mod delta;
+#[cfg(test)]
+mod delta_tests;
 mod evict;
 mod frame;
 mod gather;
@@ -52,12 +57,16 @@ mod owed;
 mod owed_pages;
 mod passing;
 mod pool;
+mod renew;
 mod table;
+mod tail;
 #[cfg(test)]
 mod tests;
 mod writeback;
 
+pub use changes::{Changes, Delta};
+pub use delta::DeltaLog;
 pub use frame::{ReadGuard, WriteGuard};
-pub use owed::Tail;
 pub use passing::Passing;
 pub use pool::{Pool, PoolOptions};
+pub use tail::Tail;

@@ -7,57 +7,18 @@
 //! when its frame is dirty with all of its changes, when the store has an image that contains them,
 //! or when nobody will ever want it: it was freed, given up, or its tree was dropped.
 
-use super::changes::{Changes, HEAD_BYTES};
-use super::frame::WriteGuard;
-use super::owed_pages::{Apply, OwedPage, ENTRY_BYTES};
+use super::changes::{Changes, Delta};
+use super::frame::{Meta, WriteGuard};
+use super::owed_pages::{Apply, OwedPage};
 use super::pool::{page_lsn_of, Pool};
 use super::table::{Shard, SHARDS};
-use crate::base::{Error, IdMap, Lsn, PageId, Result, TreeId, CHECKED};
+use super::tail::Tail;
+use crate::base::{Error, Lsn, PageId, Result, TreeId, CHECKED};
 use crate::os::planted::{self, Bug};
 use crate::os::sync::yield_now;
 use std::ops::Bound::{Excluded, Included, Unbounded};
 use std::sync::atomic::{Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::Arc;
-
-/// Changes gathered from the log, by page.
-#[derive(Default)]
-pub struct Tail {
-    pages: IdMap<PageId, (TreeId, Changes)>,
-    bytes: usize,
-}
-
-impl Tail {
-    /// To be called in the order of the log. `creates`: the change makes the page from nothing.
-    pub fn add(&mut self, tree: TreeId, page: PageId, lsn: Lsn, change: &[u8], creates: bool) {
-        let first = || (tree, Changes::new(creates));
-        let known = self.pages.len();
-        self.pages.entry(page).or_insert_with(first).1.push(lsn, change);
-        self.bytes += HEAD_BYTES + change.len() + ENTRY_BYTES * (self.pages.len() - known);
-    }
-
-    /// Memory that the changes take, about.
-    pub fn bytes(&self) -> usize {
-        self.bytes
-    }
-
-    pub fn retain(&mut self, mut keep: impl FnMut(PageId, TreeId) -> bool) {
-        self.pages.retain(|&page, owed| keep(page, owed.0));
-    }
-
-    /// Forgets what images hold: `image_of` answers a page's LSN in the store.
-    pub fn trim(&mut self, image_of: impl Fn(PageId) -> Lsn) {
-        self.bytes = 0;
-        self.pages.retain(|&page, (_, changes)| {
-            let image = image_of(page);
-            if changes.first().is_some_and(|first| first <= image) {
-                *changes = changes.after(image);
-            }
-            let is_owed = !changes.is_empty();
-            self.bytes += usize::from(is_owed) * (ENTRY_BYTES + changes.len_bytes());
-            is_owed
-        });
-    }
-}
 
 impl Pool {
     /// How owed changes are made. The first call decides.
@@ -69,23 +30,24 @@ impl Pool {
     /// in memory must be paid ([`Pool::owed_in_memory`]).
     pub fn owe(&self, tail: Tail) {
         assert_eq!(self.owed_pages(), 0, "what was owed before is paid first");
-        for (page, (tree, mut changes)) in tail.pages {
-            let Some(first) = changes.first() else { continue };
-            changes.shrink();
-            let (recovered, changes) = (true, Arc::new(changes));
-            let owed = OwedPage { tree, first, recovered, changes, frame: Arc::default() };
+        for (page, mut of_page) in tail.pages {
+            let Some(first) = of_page.first() else { continue };
+            of_page.changes.shrink();
+            let (tree, delta, changes) = (of_page.tree, of_page.delta, Arc::new(of_page.changes));
+            let (recovered, frame) = (true, Arc::default());
+            let owed = OwedPage { tree, first, recovered, delta, changes, frame };
             self.insert_owed(&mut self.table.shard(page), page, owed);
         }
     }
 
-    fn insert_owed(&self, shard: &mut Shard, page: PageId, owed: OwedPage) {
+    pub(super) fn insert_owed(&self, shard: &mut Shard, page: PageId, owed: OwedPage) {
         self.owed.count.fetch_add(1, SeqCst);
         self.owed.recovered.fetch_add(usize::from(owed.recovered), SeqCst);
         self.tally.change_bytes.fetch_add(owed.memory_bytes(), Relaxed);
         shard.owed.insert(page, owed);
     }
 
-    fn remove_owed(&self, shard: &mut Shard, page: PageId) -> Option<OwedPage> {
+    pub(super) fn remove_owed(&self, shard: &mut Shard, page: PageId) -> Option<OwedPage> {
         let owed = shard.owed.remove(page)?;
         self.owed.count.fetch_sub(1, SeqCst);
         self.owed.recovered.fetch_sub(usize::from(owed.recovered), SeqCst);
@@ -99,7 +61,7 @@ impl Pool {
     }
 
     /// Forgets these changes, and none that the page owes since.
-    fn forget_these(&self, page: PageId, changes: &Arc<Changes>) {
+    pub(super) fn forget_these(&self, page: PageId, changes: &Arc<Changes>) {
         let mut shard = self.table.shard(page);
         let owed = shard.owed.pages.get(&page);
         if owed.is_some_and(|owed| Arc::ptr_eq(&owed.changes, changes)) {
@@ -107,7 +69,7 @@ impl Pool {
         }
     }
 
-    fn owed_to(&self, page: PageId) -> Option<OwedPage> {
+    pub(super) fn owed_to(&self, page: PageId) -> Option<OwedPage> {
         match self.owed_pages() {
             0 => None,
             _ => self.table.shard(page).owed.pages.get(&page).cloned(),
@@ -115,7 +77,7 @@ impl Pool {
     }
 
     /// Leaves the changes of the unused frame in slot `i` in place of an image, if they are all
-    /// gathered and take at most `bytes_max`. Answers whether the frame may go.
+    /// gathered and take at most `bytes_max`, or can be left to a delta. Answers whether the frame may go.
     pub(super) fn owe_frame(&self, shard: &mut Shard, i: usize, bytes_max: usize) -> bool {
         let meta = Arc::clone(&shard.slots[i].meta);
         let (page, rec_lsn) = (meta.page, meta.rec_lsn.load(SeqCst));
@@ -125,23 +87,31 @@ impl Pool {
         if wants_image || shard.owed.pages.contains_key(&page) {
             return false;
         }
-        let mut gathered = meta.gathered.lock();
-        if gathered.whole_bytes().is_none_or(|bytes| bytes > bytes_max) {
-            return false;
-        }
-        let Some(mut changes) = gathered.take() else { return false };
-        drop(gathered);
-        changes.shrink();
+        let Some((delta, changes)) = self.take_owed(&meta, bytes_max) else { return false };
         let late = planted::is(Bug::OwedTooLate);
-        let first = if late { changes.last } else { Lsn(rec_lsn) };
+        let first = delta.map_or(Lsn(rec_lsn), |delta| delta.at);
+        let first = if late { changes.last.max(first) } else { first };
         let (tree, changes) = (meta.tree(), Arc::new(changes));
         let body = Arc::get_mut(&mut shard.slots[i].latch).map(|latch| latch.get_mut());
         let frame = body.filter(|_| CHECKED).map(|body| Arc::from(&body.bytes[..]));
         let (recovered, frame) = (false, frame.unwrap_or_default());
-        self.insert_owed(shard, page, OwedPage { tree, first, recovered, changes, frame });
+        self.insert_owed(shard, page, OwedPage { tree, first, recovered, delta, changes, frame });
         meta.set_clean();
         self.counters.owed_evictions.fetch_add(1, Relaxed);
         true
+    }
+
+    /// Takes the list of a frame that goes: the delta that has the front of it, and the rest, of at most
+    /// `bytes_max`. If the rest is more, a new delta has the whole list.
+    fn take_owed(&self, meta: &Meta, bytes_max: usize) -> Option<(Option<Delta>, Changes)> {
+        let mut gathered = meta.gathered.lock();
+        let (whole, mut delta) = (gathered.whole()?, gathered.delta());
+        let rest_bytes = whole.len_bytes() - delta.map_or(0, |delta| delta.bytes);
+        if rest_bytes > bytes_max {
+            delta = Some(self.log_frame_delta(meta, whole, delta)?);
+        }
+        let whole = gathered.take()?;
+        Some((delta, whole.without_front(delta.map_or(0, |delta| delta.bytes))))
     }
 
     /// Owed pages that have a frame, from what was redone before.
@@ -237,11 +207,14 @@ impl Pool {
             return;
         }
         let Some(mut owed) = self.remove_owed(&mut shard, page) else { return };
-        if owed.first <= image {
-            let older = planted::is(Bug::OlderImagePays);
-            let changes = owed.changes.after(if older { owed.changes.last } else { image });
+        let image = if planted::is(Bug::OlderImagePays) { owed.last() } else { image };
+        if owed.last() <= image {
+            return;
+        }
+        if owed.delta.map_or(owed.first, |delta| delta.last) <= image {
+            let changes = owed.changes.after(image);
             let Some(first) = changes.first() else { return };
-            (owed.first, owed.changes) = (first, Arc::new(changes));
+            (owed.first, owed.delta, owed.changes) = (first, None, Arc::new(changes));
         }
         owed.recovered = false;
         self.insert_owed(&mut shard, page, owed);
@@ -253,7 +226,7 @@ impl Pool {
         let Some(owed) = self.owed_to(page) else { return Ok(()) };
         let enough = match planted::is(Bug::OlderImagePays) {
             true => owed.first,
-            false => owed.changes.last,
+            false => owed.last(),
         };
         let has_image = self.store.lsn_of(page)?.is_some_and(|lsn| lsn >= enough);
         if has_image || self.store.is_dropped(owed.tree) {
@@ -296,9 +269,10 @@ impl Pool {
         let Some(apply) = self.owed.apply.get() else {
             return Err(Error::corrupt("redo is owed, and nobody can apply it", page.to_string()));
         };
+        let changes = self.all_owed(page, &owed)?;
         let (mut from, mut applied) = (None, 0);
         let image = page_lsn_of(&guard.0.bytes[..]);
-        for (lsn, change) in owed.changes.iter() {
+        for (lsn, change) in changes.iter() {
             let bytes = &mut guard.0.bytes[..];
             if page_lsn_of(bytes) < lsn {
                 apply(bytes, page, change, lsn).map_err(|error| error.of_page(page))?;
@@ -321,16 +295,23 @@ impl Pool {
         self.forget_owed_page(page);
         self.owed.applied.fetch_add(applied, Relaxed);
         if from.is_some() {
-            self.keep_gathered(guard, owed.changes, is_image);
+            drop(owed.changes);
+            self.keep_gathered(guard, changes, owed.delta, is_image);
         }
         Ok(())
     }
 
     /// The frame takes the list over, unless it has changes that the list lacks.
-    fn keep_gathered(&self, guard: &WriteGuard, changes: Arc<Changes>, is_whole: bool) {
+    fn keep_gathered(
+        &self,
+        guard: &WriteGuard,
+        changes: Arc<Changes>,
+        delta: Option<Delta>,
+        is_whole: bool,
+    ) {
         let mut gathered = guard.0.meta.gathered.lock();
         if is_whole && changes.len_bytes() <= self.gathered_bytes_max() {
-            gathered.adopt(Arc::unwrap_or_clone(changes));
+            gathered.adopt(Arc::unwrap_or_clone(changes), delta);
         } else {
             gathered.lose();
         }

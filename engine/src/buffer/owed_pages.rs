@@ -1,6 +1,6 @@
 //! The pages that redo is owed to: those of one shard of the table, by page and by age, and counters.
 
-use super::changes::Changes;
+use super::changes::{Changes, Delta};
 use crate::base::{Lsn, PageId, Result, TreeId};
 use crate::os::planted::{self, Bug};
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,6 +18,9 @@ pub(super) struct OwedPage {
     pub first: Lsn,
     /// Recovery found it in the log.
     pub recovered: bool,
+    /// The first of its changes are in this record of the log.
+    pub delta: Option<Delta>,
+    /// The others.
     pub changes: Arc<Changes>,
     /// The evicted frame, in checked builds: its image and the changes make it again.
     pub frame: Arc<[u8]>,
@@ -26,6 +29,11 @@ pub(super) struct OwedPage {
 impl OwedPage {
     pub fn memory_bytes(&self) -> usize {
         ENTRY_BYTES + self.changes.memory_bytes()
+    }
+
+    /// The last of all its changes.
+    pub fn last(&self) -> Lsn {
+        self.delta.map_or(Lsn::ZERO, |delta| delta.last).max(self.changes.last)
     }
 }
 

@@ -3,6 +3,7 @@
 use super::awaited::{Awaited, Waker};
 use super::bad_pages::BadPages;
 use super::changes::Tally;
+use super::delta::Deltas;
 use super::frame::{Body, Content, Latch, Meta, PageBuf, ReadGuard, WriteGuard, CLEAN};
 use super::owed_pages::Owed;
 use super::table::{FrameTable, Shard, Slot, SHARDS};
@@ -38,6 +39,9 @@ pub struct PoolStats {
     pub owed_pages: u64,
     /// Evictions that left the changes of a page in place of an image.
     pub owed_evictions: u64,
+    /// Deltas appended to the log, and read from it.
+    pub deltas: u64,
+    pub delta_reads: u64,
     /// Evictions by scans of pages that they had loaded.
     pub passed: u64,
     /// Pages that were read before a scan came to them.
@@ -104,6 +108,7 @@ pub struct Pool {
     check: OnceLock<PageCheck>,
     pub(super) bad: BadPages,
     pub(super) owed: Owed,
+    pub(super) deltas: Deltas,
     pub(super) awaited: Awaited,
 }
 
@@ -138,6 +143,7 @@ impl Pool {
             check: OnceLock::new(),
             bad: BadPages::default(),
             owed: Owed::default(),
+            deltas: Deltas::default(),
             awaited: Awaited::default(),
         })
     }
@@ -298,6 +304,8 @@ impl Pool {
             dirty: self.tally.dirty.load(Relaxed) as u64,
             owed_pages: self.owed_pages() as u64,
             owed_evictions: counters.owed_evictions.load(Relaxed),
+            deltas: self.deltas.written.load(Relaxed),
+            delta_reads: self.deltas.reads.load(Relaxed),
             passed: counters.passed.load(Relaxed),
             read_ahead: counters.read_ahead.load(Relaxed),
             change_bytes: self.tally.change_bytes.load(Relaxed) as u64,

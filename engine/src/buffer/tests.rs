@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::Arc;
 use std::thread;
 
-const TREE: TreeId = TreeId(3);
+pub(super) const TREE: TreeId = TreeId(3);
 
 fn store_options() -> StoreOptions {
     StoreOptions { segment_bytes: 1 << 20, ..StoreOptions::new("/store") }
@@ -18,7 +18,7 @@ fn store_options() -> StoreOptions {
 /// The least pool of a program that is not simulated.
 const CAPACITY_BYTES: usize = 64 * PAGE_BYTES;
 
-fn new_pool() -> (Arc<SimOs>, Arc<Pool>) {
+pub(super) fn new_pool() -> (Arc<SimOs>, Arc<Pool>) {
     let os = SimOs::new(1);
     let store = Store::create(os.clone(), store_options()).unwrap();
     (os, Pool::new(store, PoolOptions { capacity_bytes: CAPACITY_BYTES }))
@@ -41,7 +41,7 @@ fn verify(bytes: &[u8], page: u64) -> u64 {
     lsn
 }
 
-fn create(pool: &Pool, pages: std::ops::RangeInclusive<u64>, lsn: u64) {
+pub(super) fn create(pool: &Pool, pages: std::ops::RangeInclusive<u64>, lsn: u64) {
     for page in pages {
         fill(&mut pool.create(PageId(page), TREE).unwrap(), lsn);
     }
@@ -326,7 +326,12 @@ fn a_pool_can_be_evicted_to_the_last_frame() {
 }
 
 /// A change of these tests: the page's body becomes this byte. The byte 255 cannot be applied.
-fn apply(bytes: &mut [u8], page: PageId, change: &[u8], lsn: Lsn) -> crate::base::Result<()> {
+pub(super) fn apply(
+    bytes: &mut [u8],
+    page: PageId,
+    change: &[u8],
+    lsn: Lsn,
+) -> crate::base::Result<()> {
     if change[0] == 255 {
         return Err(Error::corrupt("change", page.to_string()));
     }

@@ -82,6 +82,9 @@ pub struct Config {
     /// What the page store may take in the long run, in percent of its live bytes: less space costs
     /// more writes. 110 to 400.
     pub space_percent: u64,
+    /// Whether pages leave deltas in the log where memory for their changes is scarce: fewer bytes written, and
+    /// a second read of a page that is not in memory (docs/decisions/0047-deltas-in-the-log.md).
+    pub page_deltas: bool,
     /// Without keys a directory that is encrypted is refused.
     pub encryption: Option<Encryption>,
     /// Pages that are so many versions of the key behind, or more, are written anew in the background, and so
@@ -103,6 +106,7 @@ impl Config {
             compression: Compression::Lz4,
             log_compression: LogCompression::Auto,
             space_percent: SPACE_PERCENT,
+            page_deltas: false,
             encryption: None,
             rotate_key_age: 1,
             background: true,

@@ -330,6 +330,11 @@ impl Engine {
         }
     }
 
+    /// See [`Config::page_deltas`](super::Config).
+    pub fn set_page_deltas(&self, is_on: bool) {
+        self.pool.set_deltas(is_on);
+    }
+
     /// See [`Config::space_percent`](super::Config); a value out of range becomes the next within.
     pub fn set_space_percent(&self, percent: u64) {
         self.store.set_space_percent(percent);

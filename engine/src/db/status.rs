@@ -3,7 +3,7 @@
 use super::engine::Engine;
 use super::records::RECORD_COUNTER;
 use crate::binlog::{RECORD_BINLOG, RECORD_BINLOG_STATE};
-use crate::btree::RECORD_TREE;
+use crate::btree::{RECORD_DELTA, RECORD_TREE};
 use crate::txn::{RECORD_ABORT, RECORD_COMMIT, RECORD_PREPARE, RECORD_REVERTED};
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
@@ -43,6 +43,7 @@ impl Engine {
             ("log_written_bytes", log.written_bytes),
             ("log_made_bytes", log.made_bytes),
             ("log_tree_bytes", kind(RECORD_TREE)),
+            ("log_delta_bytes", kind(RECORD_DELTA)),
             ("log_outcome_bytes", outcomes.iter().map(|&k| kind(k)).sum()),
             ("log_counter_bytes", kind(RECORD_COUNTER)),
             ("log_binlog_bytes", kind(RECORD_BINLOG) + kind(RECORD_BINLOG_STATE)),
@@ -95,6 +96,8 @@ impl Engine {
             ("buffer_pool_pages_owed", pool.owed_pages),
             ("buffer_pool_change_bytes", pool.change_bytes),
             ("buffer_pool_evictions_owed", pool.owed_evictions),
+            ("buffer_pool_deltas", pool.deltas),
+            ("buffer_pool_delta_reads", pool.delta_reads),
             ("buffer_pool_evictions_scan", pool.passed),
             ("buffer_pool_read_ahead", pool.read_ahead),
             ("buffer_pool_writebacks", pool.writebacks),

@@ -74,6 +74,14 @@ pub enum Bug {
     UndoneLetsGo,
     /// A page that is evicted without an image owes its redo from its last change on, not its first.
     OwedTooLate,
+    /// A delta has the changes since the delta before it only.
+    DeltaLacksOlder,
+    /// Recovery takes a delta for all changes of its page, also if images before it are not durable.
+    DeltaTakenForAll,
+    /// Recovery whose memory is full leaves deltas out that stand after what it has taken.
+    DeltaLeftOut,
+    /// A checkpoint flushes the log up to where it began, not past the deltas that it relies on.
+    DeltaNotFlushed,
     /// A page is not owed any more before its frame is dirty.
     PaidBeforeDirty,
     /// An image with the first change that a page owes counts as one with all of them.
@@ -113,7 +121,7 @@ pub enum Bug {
 
 #[cfg(any(feature = "sim", feature = "planted"))]
 impl Bug {
-    pub const ALL: [Bug; 51] = [
+    pub const ALL: [Bug; 55] = [
         Bug::CommitWithoutFlush,
         Bug::LogWriteNotDurable,
         Bug::CheckpointWithoutStoreSync,
@@ -148,6 +156,10 @@ impl Bug {
         Bug::EqualKeyNotChecked,
         Bug::UndoneLetsGo,
         Bug::OwedTooLate,
+        Bug::DeltaLacksOlder,
+        Bug::DeltaTakenForAll,
+        Bug::DeltaLeftOut,
+        Bug::DeltaNotFlushed,
         Bug::PaidBeforeDirty,
         Bug::OlderImagePays,
         Bug::FailedImageKeepsList,

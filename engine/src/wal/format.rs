@@ -168,7 +168,7 @@ impl Control {
             segment_bytes: r.u64()?,
             incarnation: r.u64()?,
             start: r.u64()?,
-            encrypted: version == formats::ENCRYPTED.log,
+            encrypted: formats::is_encrypted_log(version),
         };
         let whole_blocks = control.segment_bytes % BLOCK == 0 && control.start % BLOCK == 0;
         let size_fits = (SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX).contains(&control.segment_bytes);

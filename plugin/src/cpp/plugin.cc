@@ -17,6 +17,7 @@ static ulong space_amplification_pct;
 static ulong encrypt;
 static ulong encryption_key_id;
 static ulong rotate_key_age;
+static my_bool page_deltas;
 
 static const char *compression_names[]= {"none", "lz4", "zstd", NullS};
 static TYPELIB compression_typelib= {3, "compression", compression_names, nullptr};
@@ -56,6 +57,12 @@ static void update_space_amplification(THD *, st_mysql_sys_var *, void *to, cons
 {
   *static_cast<ulong *>(to)= *static_cast<const ulong *>(value);
   sluice_set_space_amplification(uint32_t(space_amplification_pct));
+}
+
+static void update_page_deltas(THD *, st_mysql_sys_var *, void *to, const void *value)
+{
+  *static_cast<my_bool *>(to)= *static_cast<const my_bool *>(value);
+  sluice_set_page_deltas(uint32_t(page_deltas));
 }
 
 static void update_rotate_key_age(THD *, st_mysql_sys_var *, void *to, const void *value)
@@ -110,6 +117,12 @@ static MYSQL_SYSVAR_ULONG(space_amplification_pct, space_amplification_pct, PLUG
     "newest version of each page needs. Less space costs more writes: garbage collection copies "
     "more. See docs/using.md",
     nullptr, update_space_amplification, 160, 110, 400, 0);
+
+static MYSQL_SYSVAR_BOOL(page_deltas, page_deltas, PLUGIN_VAR_OPCMDARG,
+    "Where memory for the changes of pages is scarce, log all changes of a page since its image together, "
+    "in place of an image: fewer bytes are written, and more processor time is used, as a page that is "
+    "not in memory then takes two reads",
+    nullptr, update_page_deltas, 0);
 
 static MYSQL_SYSVAR_ENUM(encrypt, encrypt, PLUGIN_VAR_OPCMDARG | PLUGIN_VAR_READONLY,
     "What Sluice encrypts with a key of the server's key management. ON: pages, log and temporary "
@@ -246,7 +259,7 @@ st_mysql_sys_var *sluice_plugin_variables[]= {
     MYSQL_SYSVAR(encryption_rotate_key_age),
     MYSQL_SYSVAR(allow_backup_stage), MYSQL_SYSVAR(hot_backup),
     MYSQL_SYSVAR(stats_auto_recalc), MYSQL_SYSVAR(stats_sample_pages),
-    MYSQL_SYSVAR(bulk_insert_size),
+    MYSQL_SYSVAR(bulk_insert_size), MYSQL_SYSVAR(page_deltas),
     nullptr,
 };
 }
@@ -314,6 +327,7 @@ int sluice_plugin_start(void *hton)
   config.encrypts= uint32_t(encrypt);
   config.encryption_key_id= uint32_t(encryption_key_id);
   config.rotate_key_age= uint32_t(rotate_key_age);
+  config.page_deltas= page_deltas;
   sluice_fill_hton(static_cast<handlerton *>(hton));
   sluice_psi_register();
   if (!sluice_start(&config, &sluice_host_of_server))

@@ -151,7 +151,7 @@ typedef struct sluice_config
   uint32_t encrypts;          /* SLUICE_ENCRYPT_*: what is written from now on */
   uint32_t encryption_key_id; /* under the newest version of this key */
   uint32_t rotate_key_age;    /* 0: no rotation in the background */
-  uint32_t reserved;
+  uint32_t page_deltas;       /* 0 or 1 */
 } sluice_config;
 
 /* performance_schema: files by kind, their operations, waits and threads, as in src/watch.rs. */
@@ -306,6 +306,7 @@ int32_t sluice_set_log_capacity_bytes(uint64_t bytes);
 int32_t sluice_set_log_compression(uint32_t compression); /* as in sluice_config */
 int32_t sluice_set_space_amplification(uint32_t pct);
 int32_t sluice_set_rotate_key_age(uint32_t versions);
+int32_t sluice_set_page_deltas(uint32_t is_on);
 /* recalculates: in the background when enough has changed */
 int32_t sluice_set_statistics(uint32_t recalculates, uint64_t sample_pages);
 size_t sluice_status(sluice_status_value *to, size_t room);

@@ -256,6 +256,7 @@ impl World {
         let mut config = Config::new("/data");
         // GC and holes are at work more often than with the default.
         config.space_percent = 125;
+        config.page_deltas = true;
         config.flush_at_commit = mode;
         if !self.limits.is_compressed {
             config.compression = Compression::None;

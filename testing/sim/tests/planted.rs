@@ -152,6 +152,22 @@ fn owed_too_late() {
     is_found(Bug::OwedTooLate);
 }
 
+fn delta_lacks_older() {
+    is_found(Bug::DeltaLacksOlder);
+}
+
+fn delta_taken_for_all() {
+    is_found(Bug::DeltaTakenForAll);
+}
+
+fn delta_left_out() {
+    is_found(Bug::DeltaLeftOut);
+}
+
+fn delta_not_flushed() {
+    is_found(Bug::DeltaNotFlushed);
+}
+
 fn paid_before_dirty() {
     is_found(Bug::PaidBeforeDirty);
 }
@@ -256,6 +272,10 @@ fn main() {
         equal_key_not_checked,
         undone_lets_go,
         owed_too_late,
+        delta_lacks_older,
+        delta_taken_for_all,
+        delta_left_out,
+        delta_not_flushed,
         paid_before_dirty,
         older_image_pays,
         failed_image_keeps_list,

@@ -41,23 +41,29 @@ fn recover(os: &Arc<SimOs>) -> Result<Arc<Env>> {
     let (store, note) = Store::open(os.clone(), store_options())?;
     let mut note = Reader::new(&note, "note");
     let (anchor, next) = (WalAnchor::decode(&mut note)?, note.u64()?);
-    let mut tail: Vec<(Lsn, Vec<u8>)> = Vec::new();
+    let mut tail: Vec<(Lsn, u8, Vec<u8>)> = Vec::new();
     let mut visit = |lsn, record: crate::wal::RecordRef<'_>| {
-        tail.push((lsn, record.payload.to_vec()));
+        tail.push((lsn, record.kind, record.payload.to_vec()));
         Ok(())
     };
     let wal = Wal::recover(os.clone(), wal_options(), anchor, &mut visit)?;
     let pool = Pool::new(store, PoolOptions { capacity_bytes: 0 });
     let mut next = next.max(pool.store().max_page().0 + 1);
     let mut freed = BTreeSet::new();
-    for (_, payload) in &tail {
+    let is_tree = |record: &&(Lsn, u8, Vec<u8>)| record.1 == RECORD_TREE;
+    for (_, _, payload) in tail.iter().filter(is_tree) {
         let record = decode_record(payload)?;
         freed.extend(record.freed());
         next = record.changes().fold(next, |next, (page, _)| next.max(page.0 + 1));
     }
     let env = Env::new(pool, wal, PageId(next));
     let mut owed = Tail::default();
-    for (lsn, payload) in &tail {
+    for (lsn, kind, payload) in &tail {
+        if *kind == RECORD_DELTA {
+            let record = decode_delta(*lsn, payload)?;
+            owed.add_delta(record.tree, record.page, record.delta);
+            continue;
+        }
         let record = decode_record(payload)?;
         for (page, change) in record.changes().filter(|(page, _)| !freed.contains(page)) {
             owed.add(record.tree, page, *lsn, change, change_creates_page(change));

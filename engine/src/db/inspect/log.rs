@@ -3,7 +3,7 @@
 use crate::base::codec::Reader;
 use crate::base::{Lsn, Result, TreeId, TxnId};
 use crate::binlog::{describe_record, RECORD_BINLOG, RECORD_BINLOG_STATE};
-use crate::btree::{decode_record, describe_change, RECORD_TREE};
+use crate::btree::{decode_delta, decode_record, describe_change, RECORD_DELTA, RECORD_TREE};
 use crate::cipher::Cipher;
 use crate::db::records::{RECORD_BAD_PAGE, RECORD_COUNTER, RECORD_DROP_TREES};
 use crate::os::Os;
@@ -72,6 +72,15 @@ pub(crate) fn describe(lsn: Lsn, record: RecordRef<'_>) -> Result<LogLine> {
         RECORD_TREE => {
             describe_tree(record.payload, &mut line)?;
             "tree"
+        }
+        RECORD_DELTA => {
+            let record = decode_delta(lsn, record.payload)?;
+            line.tree = Some(record.tree);
+            let (first, last) = (record.delta.first, record.delta.last);
+            let count = record.changes.iter().count();
+            let _ =
+                write!(line.detail, "page {}: {count} changes of {first} to {last}", record.page);
+            "delta"
         }
         RECORD_COMMIT | RECORD_ABORT | RECORD_REVERTED => {
             line.txn = Some(TxnId(r.varint()?));

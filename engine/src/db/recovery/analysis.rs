@@ -5,7 +5,7 @@ use super::note::{CheckpointNote, OpenState};
 use crate::base::codec::Reader;
 use crate::base::{Error, Lsn, PageId, Result, TreeId, TxnId};
 use crate::binlog::{BinlogRecovery, RECORD_BINLOG, RECORD_BINLOG_STATE};
-use crate::btree::{change_creates_page, decode_record, RECORD_TREE};
+use crate::btree::{change_creates_page, decode_record, RECORD_DELTA, RECORD_TREE};
 use crate::db::records::{RECORD_BAD_PAGE, RECORD_COUNTER, RECORD_DROP_TREES};
 use crate::os::hash::{HashMap, HashSet};
 use crate::txn::{Note, RECORD_ABORT, RECORD_COMMIT, RECORD_PREPARE, RECORD_REVERTED};
@@ -13,8 +13,9 @@ use crate::wal::{RecordRef, RECORD_KINDS};
 use std::collections::BTreeMap;
 
 /// Every kind of record that any room appends: [`Analysis::visit`] knows each of them.
-const ALL_KINDS: [u8; 10] = [
+const ALL_KINDS: [u8; 11] = [
     RECORD_TREE,
+    RECORD_DELTA,
     RECORD_COMMIT,
     RECORD_ABORT,
     RECORD_PREPARE,
@@ -147,6 +148,8 @@ impl Analysis {
                 self.bad_pages.insert(page, TreeId(tree));
                 Ok(())
             }
+            // Its changes were seen one by one, now or before the checkpoint.
+            RECORD_DELTA => Ok(()),
             kind if BinlogRecovery::owns(kind) => self.binlog.visit(lsn, record),
             kind => {
                 let what = format!("log record of unknown kind {kind}");

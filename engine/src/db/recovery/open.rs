@@ -284,6 +284,7 @@ impl Opening {
         store.set_space_percent(self.config.space_percent);
         let pool = Pool::new(Arc::clone(&store), PoolOptions { capacity_bytes: capacity });
         pool.set_first_owing_tree(FIRST_USER_TREE);
+        pool.set_deltas(self.config.page_deltas);
         let env = Env::new(Arc::clone(&pool), Arc::clone(&wal), next_page);
         Rooms { wal, store, pool, env }
     }

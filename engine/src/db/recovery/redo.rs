@@ -10,7 +10,7 @@
 
 use super::analysis::Analysis;
 use crate::base::{Error, Lsn, PageId, Result, TreeId};
-use crate::btree::{change_creates_page, decode_record, RECORD_TREE};
+use crate::btree::{change_creates_page, decode_delta, decode_record, RECORD_DELTA, RECORD_TREE};
 use crate::buffer::{Pool, Tail};
 use crate::catalog::{CATALOG_TREE, FIRST_USER_TREE};
 use crate::db::engine::Engine;
@@ -50,15 +50,26 @@ pub(crate) struct RedoTail {
     memory_bytes: usize,
     /// The first record that did not fit.
     rest_from: Option<Lsn>,
+    /// The first scan of the whole tail is over.
+    is_rest: bool,
 }
 
 impl RedoTail {
     pub fn new(redo_from: Lsn, pool_bytes: u64) -> RedoTail {
         let memory_bytes = (pool_bytes / 100 * MEMORY_PERCENT).min(MEMORY_MAX) as usize;
-        RedoTail { redo_from, changes: Tail::default(), memory_bytes, rest_from: None }
+        RedoTail {
+            redo_from,
+            changes: Tail::default(),
+            memory_bytes,
+            rest_from: None,
+            is_rest: false,
+        }
     }
 
     pub fn visit(&mut self, lsn: Lsn, record: RecordRef<'_>) -> Result<()> {
+        if record.kind == RECORD_DELTA && lsn >= self.redo_from {
+            return self.visit_delta(lsn, record);
+        }
         if record.kind != RECORD_TREE || lsn < self.redo_from || self.rest_from.is_some() {
             return Ok(());
         }
@@ -74,9 +85,21 @@ impl RedoTail {
         Ok(())
     }
 
+    /// A delta has changes from before the redo point, which must be made before any that the tail has one by
+    /// one: so the first scan takes it, whatever the memory. Any other only saves memory.
+    fn visit_delta(&mut self, lsn: Lsn, record: RecordRef<'_>) -> Result<()> {
+        let found = decode_delta(lsn, record.payload)?;
+        let is_needed = found.delta.first < self.redo_from && !planted::is(Bug::DeltaLeftOut);
+        if !self.is_rest && (is_needed || self.rest_from.is_none()) {
+            self.changes.add_delta(found.tree, found.page, found.delta);
+        }
+        Ok(())
+    }
+
     /// Gathers on from the first record that did not fit.
     fn scan_rest(&mut self, wal: &Wal) -> Result<()> {
         let Some(from) = self.rest_from.take() else { return Ok(()) };
+        self.is_rest = true;
         wal.scan(from, wal.end(), &mut |lsn, record| self.visit(lsn, record))
     }
 
@@ -286,16 +309,43 @@ impl Engine {
         outcome
     }
 
+    /// Makes redo of some pages begin after `lsn`: those that owe few changes get new deltas in the log, and
+    /// others images. Answers whether that were all.
+    pub(crate) fn renew_before(&self, lsn: Lsn, budget_pages: usize) -> Result<bool> {
+        self.pool.want_images_before(lsn);
+        let mut large = Vec::new();
+        let owed = self.pool.owed_before(lsn, budget_pages);
+        let is_last = owed.len() < budget_pages;
+        for (page, tree) in owed {
+            // One that cannot be read is tried again as a page that needs an image.
+            if !self.pool.renew_owed(page).unwrap_or(false) {
+                large.push((page, tree));
+            }
+        }
+        self.write_images(lsn, large, budget_pages).map(|is_written| is_last && is_written)
+    }
+
     /// Writes images of some pages whose redo begins before `lsn`: those of dirty frames, and of
     /// pages that owe changes. Answers whether that were all.
     pub(crate) fn write_images_before(&self, lsn: Lsn, budget_pages: usize) -> Result<bool> {
         self.pool.want_images_before(lsn);
         let owed = self.pool.owed_before(lsn, budget_pages);
         let is_last = owed.len() < budget_pages;
+        self.write_images(lsn, owed, budget_pages).map(|is_written| is_last && is_written)
+    }
+
+    /// Writes images of these pages, and of dirty frames whose redo begins before `lsn`. Answers whether
+    /// none of those is left.
+    fn write_images(
+        &self,
+        lsn: Lsn,
+        owed: Vec<(PageId, TreeId)>,
+        budget_pages: usize,
+    ) -> Result<bool> {
         let paid = self.pay_pages(owed);
         let is_written = self.pool.writeback_before(lsn, budget_pages)?;
         paid?;
-        Ok(is_last && is_written)
+        Ok(is_written)
     }
 }
 

@@ -3,6 +3,7 @@
 mod check;
 mod damage;
 pub(super) mod ddl;
+mod deltas;
 mod encrypted_tables;
 mod encryption;
 mod fuzz;

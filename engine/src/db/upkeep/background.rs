@@ -267,7 +267,12 @@ impl Engine {
         if !self.pool.gathers() || begin.0 < done + WINDOW_STEP_BYTES {
             return Ok(Next::Idle);
         }
-        if !self.write_images_before(begin, WINDOW_STEP_PAGES)? {
+        // What is logged for that would fill a full disk further.
+        let is_done = match self.is_short_of_room() {
+            true => self.write_images_before(begin, WINDOW_STEP_PAGES)?,
+            false => self.renew_before(begin, WINDOW_STEP_PAGES)?,
+        };
+        if !is_done {
             return Ok(Next::Again);
         }
         self.checkpoints.aged_to.store(begin.0, Ordering::Relaxed);

@@ -7,7 +7,8 @@
 //!    of dirty pages from before it are written, unless only space is wanted.
 //! 3. The redo point is taken, then the ids to come, then the registry of transactions. A
 //!    transaction in the middle of a record says so and holds the scan's start back.
-//! 4. The log is flushed; what the note says of transactions is then durable.
+//! 4. The log is flushed, up to its end of then; what the note says of transactions, and the deltas that
+//!    the redo point relies on, are then durable.
 //! 5. The store makes its map durable, flushing the log once more past every page it names, and
 //!    switches the superblock.
 //! 6. Log segments go that nobody needs. Both superblock slots name this checkpoint by then.
@@ -90,7 +91,7 @@ impl Engine {
     pub(super) fn write_checkpoint(&self) -> Result<()> {
         let note = self.checkpoint_note()?;
         self.store.claim_log(self.log_keys.newest());
-        self.store.checkpoint(&note.encode(), &mut |_| self.flush_log())?;
+        self.store.checkpoint(&note.encode(), &mut |lsn| self.flush_log_past(lsn))?;
         *self.checkpoints.state.lock() = CheckpointState::of(&note);
         self.checkpoints.redo_from.store(note.redo_from.0, Ordering::Relaxed);
         Ok(())
@@ -137,9 +138,18 @@ impl Engine {
         }
         note.bad_pages = self.pool.given_up();
         note.counters.sort_unstable();
-        self.flush_log()?;
+        self.flush_log_past(log_end)?;
         note.durable = self.wal.durable();
         Ok(note)
+    }
+
+    /// Makes the log durable past `lsn`, and past all that was appended before the call: the redo point
+    /// relies on deltas that may be as young.
+    fn flush_log_past(&self, lsn: Lsn) -> Result<()> {
+        match planted::is(Bug::DeltaNotFlushed) {
+            true => self.wal.flush_to(lsn),
+            false => self.flush_log(),
+        }
     }
 
     fn open_note(&self, open: &OpenTxn) -> OpenNote {

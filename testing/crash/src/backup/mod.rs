@@ -441,7 +441,7 @@ impl Load {
 }
 
 /// A pool that is smaller than the data, so that pages are replaced while they are copied; and the log as it
-/// may be written.
+/// may be written, with deltas of pages or without.
 fn sizes(rng: &mut Rng) -> Vec<String> {
     let pick = |rng: &mut Rng, name: &str, values: &[&str]| {
         format!("--loose-sluice-{name}={}", rng.pick(values).unwrap_or(&""))
@@ -450,6 +450,7 @@ fn sizes(rng: &mut Rng) -> Vec<String> {
         pick(rng, "buffer-pool-size", &["4M", "8M", "32M"]),
         pick(rng, "space-amplification-pct", &["110", "160"]),
         pick(rng, "log-compression", &["none", "lz4", "zstd"]),
+        pick(rng, "page-deltas", &["OFF", "ON"]),
     ]
 }
 
