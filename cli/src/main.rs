@@ -9,6 +9,7 @@ mod db;
 mod host;
 mod inspect;
 mod keys;
+mod pace;
 mod pages;
 mod reports;
 mod server;

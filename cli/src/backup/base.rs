@@ -10,7 +10,7 @@ use super::manifest::{Listed, BASE};
 use crate::Result;
 use sluice_engine::base::Error;
 use sluice_engine::db::backup::{check_increment, Copied, Copying, FilePart};
-use sluice_engine::os::RealOs;
+use sluice_engine::os::{Os, RealOs};
 use std::path::{Path, PathBuf};
 
 const POSITION: &str = "log_position";
@@ -92,9 +92,8 @@ impl Base {
     }
 
     /// Verifies the images of the increment in `dir`.
-    pub fn verify(&self, dir: &Path, copied: &Copied) -> Result<()> {
-        let os = RealOs::new();
-        let checked = check_increment(&*os, dir, (&*os, &self.engine()), copied);
+    pub fn verify(&self, os: &dyn Os, dir: &Path, copied: &Copied) -> Result<()> {
+        let checked = check_increment(os, dir, (os, &self.engine()), copied);
         checked.map(|_| ()).map_err(|error| {
             format!("the copy is damaged: {error}. CHECK TABLE says whether the server's own files are, too")
         })

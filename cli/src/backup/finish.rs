@@ -3,13 +3,12 @@
 
 use super::gtid::{Gtid, State};
 use super::manifest::{Manifest, SETTING};
-use super::pace;
 use super::private::{Installation, Private};
 use super::replay;
 use super::replica::Primary;
 use super::until::{self, Replay, Until};
 use crate::db::Dsn;
-use crate::Result;
+use crate::{pace, Result};
 use std::path::{Path, PathBuf};
 
 /// The wish of the user.

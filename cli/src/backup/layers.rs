@@ -7,7 +7,7 @@
 use super::files;
 use super::make::ENGINE;
 use super::manifest::{Listed, Manifest, Piece, DATA};
-use super::pace::Pace;
+use crate::pace::Pace;
 use crate::Result;
 use sluice_engine::base::checksum::checksum;
 use sluice_engine::base::Error;

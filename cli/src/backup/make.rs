@@ -11,11 +11,11 @@ use super::base::Base;
 use super::files::{self, Files, Sink};
 use super::identity::{self, RESTORE_ID};
 use super::manifest::{Listed, Manifest, Piece, DATA, ID, SETTING};
-use super::pace::{self, Pace};
 use super::server::{Foreign, Places, Server};
 use super::stream::{Stream, StreamOs};
 use crate::db::Dsn;
-use crate::Result;
+use crate::pace::{self, Pace, PacedOs};
+use crate::{signals, Result};
 use sluice_engine::base::{Error, Lsn};
 use sluice_engine::db::backup::{key_id, Copied, CopiedPart, Copying};
 use sluice_engine::db::inspect::Directory;
@@ -154,11 +154,7 @@ fn make(mut server: Server, places: &Places, sink: &Sink, options: &Options<'_>)
     let verifies = options.verifies_here();
     if let (true, Sink::Dir(data)) = (verifies, sink) {
         yield_processors();
-        pace::phase("verifying the copy");
-        match &options.base {
-            Some(base) => base.verify(&data.join(ENGINE), &copied)?,
-            None => verify(&data.join(ENGINE), options.keys.clone())?,
-        }
+        verify_paced(&data.join(ENGINE), &copied, options)?;
     }
     manifest.files = listed(copied);
     manifest.files.append(&mut small.listed);
@@ -168,6 +164,21 @@ fn make(mut server: Server, places: &Places, sink: &Sink, options: &Options<'_>)
     }
     say(&manifest, held, options);
     Ok(())
+}
+
+/// The server's disk is still the one that the copy is read from, so the rate holds here, too.
+fn verify_paced(dir: &Path, copied: &Copied, options: &Options<'_>) -> Result<()> {
+    pace::phase("verifying the copy");
+    let os = PacedOs::new(Pace::new("read to verify", 0, options.rate_bytes));
+    let verified = match &options.base {
+        Some(base) => base.verify(&*os, dir, copied),
+        None => verify(os, dir, options.keys.clone()),
+    };
+    // It may take the end of its reads for damage.
+    match signals::stopped() {
+        true => Err(plain(Error::Interrupted)),
+        false => verified,
+    }
 }
 
 /// The server needs nothing more of this thread, so the threads of the server go first. Before that it holds
@@ -351,8 +362,8 @@ fn listed(copied: Copied) -> Vec<Listed> {
 }
 
 /// As `sluice inspect verify` does.
-pub fn verify(dir: &Path, keys: Option<Arc<dyn Keys>>) -> Result<()> {
-    let verified = Directory::open(RealOs::new(), dir, None)
+pub fn verify(os: Arc<dyn Os>, dir: &Path, keys: Option<Arc<dyn Keys>>) -> Result<()> {
+    let verified = Directory::open(os, dir, None)
         .and_then(|directory| match keys {
             Some(keys) => directory.with_keys(keys),
             None => Ok(directory),

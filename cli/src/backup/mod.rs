@@ -17,7 +17,6 @@ mod identity;
 mod layers;
 mod make;
 mod manifest;
-mod pace;
 mod private;
 mod replay;
 mod replica;
@@ -34,7 +33,7 @@ use self::restore::Source;
 use self::until::Until;
 use crate::db::Dsn;
 use crate::keys::KeyArgs;
-use crate::{signals, Result};
+use crate::{pace, signals, Result};
 use clap::{ArgGroup, Args};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -57,8 +56,9 @@ pub struct BackupArgs {
     /// Leave out tables of other engines instead of refusing a server that has some
     #[arg(long)]
     only_sluice: bool,
-    /// MiB a second of pages that are copied at most; the log is copied as fast as it goes
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    /// MiB a second at most of pages that are copied, and of what the verification reads; the log is copied
+    /// as fast as it goes
+    #[arg(long, value_name = "N", value_parser = pace::rate_mib())]
     rate_mib: Option<u64>,
     /// Seconds to wait for another backup, for running DDL statements, and for commits under way
     #[arg(long, value_name = "S", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
@@ -158,7 +158,7 @@ pub fn backup(args: &BackupArgs) -> Result<ExitCode> {
         to: if is_stream { To::Stream(args.compress) } else { To::Dir(&args.to) },
         base: args.since.as_deref().map(Base::read).transpose()?,
         only_sluice: args.only_sluice,
-        rate_bytes: args.rate_mib.map(|mib| mib << 20),
+        rate_bytes: pace::rate_bytes(args.rate_mib),
         wait: Duration::from_secs(args.wait),
         verifies: !args.no_verify,
         keys: args.keys.read()?,

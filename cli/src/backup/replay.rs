@@ -1,9 +1,9 @@
 //! Applies kept binary logs to a restored directory: mariadb-binlog reads them, mariadb hands the
 //! statements to a private server. The first error of either ends it, and the restore has failed.
 
-use super::pace::Pace;
 use super::private::{last_lines, Installation, Private};
 use super::until::Replay;
+use crate::pace::Pace;
 use crate::{signals, Result};
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read, Write};

@@ -11,9 +11,9 @@ use super::identity;
 use super::layers::{self, Layer, Layers};
 use super::make::{verify, ENGINE};
 use super::manifest::Manifest;
-use super::pace::{self, Pace};
 use super::stream;
-use crate::Result;
+use crate::pace::{self, Pace, PacedOs};
+use crate::{signals, Result};
 use sluice_engine::db::backup::{key_id, settle, Settled};
 use sluice_engine::db::{Encryption, Geometry, Host, Keys, Level, Scope};
 use sluice_engine::os::RealOs;
@@ -101,7 +101,13 @@ fn restore_dir(from: &Path, to: &Path, options: &Options) -> Result<()> {
 fn verify_stage(stage: &Path, options: &Options) -> Result<()> {
     if options.verifies {
         pace::phase("verifying the copy");
-        verify(&stage.join(ENGINE), options.keys.clone())?;
+        let os = PacedOs::new(Pace::new("read to verify", 0, None));
+        let verified = verify(os, &stage.join(ENGINE), options.keys.clone());
+        // It may take the end of its reads for damage.
+        if signals::stopped() {
+            return Err("stopped: nothing is restored".into());
+        }
+        verified?;
     }
     Ok(())
 }

@@ -12,7 +12,7 @@
 
 use super::files;
 use super::manifest::Manifest;
-use super::pace::Pace;
+use crate::pace::Pace;
 use crate::Result;
 use sluice_engine::base::checksum::checksum;
 use sluice_engine::base::Error;

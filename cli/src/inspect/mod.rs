@@ -6,17 +6,19 @@ mod json;
 mod summary;
 
 use crate::keys::KeyArgs;
+use crate::pace::{self, Pace, PacedOs};
 use clap::{Args, Subcommand};
 use json::Json;
 use sluice_engine::base::{Error, Lsn, PageId};
 use sluice_engine::db::inspect::{Directory, EntryView, LogItem, LogLine, MapView, PageView};
 use sluice_engine::db::Geometry;
-use sluice_engine::os::RealOs;
+use sluice_engine::os::{Os, RealOs};
 use std::fmt::Write;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 const DAMAGE: u8 = 1;
 const UNREADABLE: u8 = 2;
@@ -43,7 +45,11 @@ enum Inspect {
     /// Sum up: versions, the last stop, what the next start does, the binary log, space; reads no table
     Summary,
     /// Check files, pages, log, recovery and all tables; exit code 1 if there is damage
-    Verify,
+    Verify {
+        /// MiB a second that are read at most, of a disk that others use
+        #[arg(long, value_name = "N", value_parser = pace::rate_mib())]
+        rate_mib: Option<u64>,
+    },
     /// List log records
     Log {
         /// First position [default: where recovery would begin]
@@ -91,7 +97,13 @@ fn data_dir(args: &InspectArgs) -> Result<PathBuf> {
 
 /// Answers whether no damage was found.
 fn inspect(args: &InspectArgs) -> Result<bool> {
-    let mut dir = Directory::open(RealOs::new(), data_dir(args)?, args.log_dir.clone())?;
+    let os: Arc<dyn Os> = match args.command {
+        Inspect::Verify { rate_mib } => {
+            PacedOs::new(Pace::new("read", 0, pace::rate_bytes(rate_mib)))
+        }
+        _ => RealOs::new(),
+    };
+    let mut dir = Directory::open(os, data_dir(args)?, args.log_dir.clone())?;
     if let Some(keys) = args.keys.read().map_err(Error::Refused)? {
         dir = dir.with_keys(keys)?;
     }
@@ -101,7 +113,7 @@ fn inspect(args: &InspectArgs) -> Result<bool> {
             report!("{}", if args.json { summary.json().to_string() } else { summary.text() });
             Ok(true)
         }
-        Inspect::Verify => verify(&dir, args.json),
+        Inspect::Verify { .. } => verify(&dir, args.json),
         Inspect::Log { from, limit } => list_log(&dir, from.map(Lsn), *limit, args.json),
         Inspect::Page { id } => {
             let page = dir.page(PageId(*id)).map_err(|error| match error {

@@ -188,16 +188,16 @@ impl Site {
         let to = if is_stream { To::Stream(to) } else { To::Dir(to) };
         let mut options = Vec::new();
         let mut pages = Duration::ZERO;
+        let verifies = !rng.one_in(3);
         if !rng.one_in(4) {
-            pages = Duration::from_millis(rng.between(100, 3000) as u64);
-            let bytes = fs::metadata(self.launch.data().join("sluice/pages"))
-                .map_or(0, |meta| meta.blocks() * 512);
-            // An increment has a part of them.
-            let bytes = if wish.base.is_some() { bytes / 4 } else { bytes };
-            let rate = (bytes as f64 / pages.as_secs_f64()) as u64 >> 20;
-            options.push(format!("--rate-mib={}", rate.max(1)));
+            let time = Duration::from_millis(rng.between(100, 3000) as u64);
+            let (copied, verified) = self.bytes_of(wish);
+            let bytes = copied + if verifies && !is_stream { verified } else { 0 };
+            let rate_mib = ((bytes as f64 / time.as_secs_f64()) as u64 >> 20).max(1);
+            pages = Duration::from_secs_f64(copied as f64 / (rate_mib << 20) as f64);
+            options.push(format!("--rate-mib={rate_mib}"));
         }
-        if rng.one_in(3) {
+        if !verifies {
             options.push("--no-verify".into());
         }
         if is_stream && rng.one_in(2) {
@@ -214,6 +214,18 @@ impl Site {
             lead: Duration::from_millis(rng.between(100, 700) as u64),
             trail: Duration::from_millis(rng.between(0, 300) as u64),
             options,
+        }
+    }
+
+    /// Bytes of pages that a backup copies, and that its verification reads at most: of pages each for
+    /// itself and for its table, of the log all of it, to check and to recover.
+    fn bytes_of(&self, wish: &Wish) -> (u64, u64) {
+        let pages = fs::metadata(self.launch.data().join("sluice/pages"))
+            .map_or(0, |meta| meta.blocks() * 512);
+        match wish.base {
+            // An increment has a part of them, and each of its images is verified.
+            Some(_) => (pages / 4, pages / 4),
+            None => (pages, 2 * pages + 2 * ((self.launch.log_mib as u64) << 20)),
         }
     }
 

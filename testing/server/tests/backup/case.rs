@@ -121,6 +121,13 @@ impl Case {
         command
     }
 
+    /// Verifies the engine's files in a data directory that nobody uses.
+    pub fn verification(&self, data: &Path) -> Command {
+        let mut command = Command::new(&self.program);
+        command.arg("inspect").arg(data.join("sluice")).arg("verify");
+        command
+    }
+
     /// A server on what was restored; it does not run yet.
     #[track_caller]
     pub fn restored(&self, from: &str, name: &str) -> Site {

@@ -14,17 +14,18 @@ mod until;
 use case::{is_empty, transaction, upgrade, Case, INFO, WRITERS};
 use sluice_rig::client::Fault;
 use sluice_rig::port::Port;
-use sluice_rig::tool::{run, says, signal, wait};
+use sluice_rig::tool::{run, says, signal, spawn, wait};
 use sluice_server_tests::replica::{catch_up, follow};
 use sluice_server_tests::scratch::Scratch;
 use sluice_server_tests::site::{done, Site};
+use sluice_server_tests::wait_until;
 use sluice_server_tests::writer::Writers;
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Between two DDL statements: a replica that applies them later must not take minutes.
 const DDL_REST: Duration = Duration::from_millis(20);
@@ -82,7 +83,7 @@ fn a_backup_under_load_is_exact() {
     let writers = Writers::start(&case.d, WRITERS, 1, transaction);
     writers.wait_for(50);
     let before = writers.count();
-    let said = run(&mut case.backup("b", &["--rate-mib=10"])).ok();
+    let said = run(&mut case.backup("b", &["--rate-mib=10", "--no-verify"])).ok();
     println!("{said}{} commits meanwhile", writers.count() - before);
     assert!(writers.count() > before + 20, "writers do not go on beside a backup");
     case.nothing_is_kept();
@@ -91,6 +92,7 @@ fn a_backup_under_load_is_exact() {
     ddl.join().expect("statements");
     let keys = writers.end();
 
+    run(&mut case.verification(&case.to("b").join("data"))).ok();
     let mut r = case.restored("b", "r");
     r.start(&[]);
     let sums = "SELECT (SELECT COUNT(*) FROM w.s) = (SELECT SUM(n) FROM w.n) AND \
@@ -202,6 +204,32 @@ fn two_backups_at_once_and_clients_that_die() {
     wait(killed).refuses("onnection");
     case.nothing_is_kept();
     run(&mut case.backup("last", &[])).ok();
+}
+
+/// The server needs nothing of a verification, but its disk.
+#[test]
+fn a_verification_is_as_slow_as_the_copy_and_ends_at_once() {
+    let case = Case::with_tables("a_verification_is_as_slow_as_the_copy");
+    case.fill();
+    // Each page is read to be copied, for itself and for its table: 60 MiB and more.
+    let begun = Instant::now();
+    run(&mut case.backup("whole", &["--rate-mib=15"])).ok();
+    let elapsed = begun.elapsed();
+    assert!(elapsed > Duration::from_secs(3), "a slow verification took {elapsed:?}");
+    let child = spawn(&mut case.backup("stopped", &["--rate-mib=10"]));
+    wait_until("a backup under way", || case.d.status("Sluice_backup_state") == 1);
+    wait_until("the end of the copy", || case.d.status("Sluice_backup_state") == 0);
+    std::thread::sleep(Duration::from_secs(1));
+    signal("TERM", child.id());
+    let begun = Instant::now();
+    wait(child).refuses("stopped: there is no backup");
+    let elapsed = begun.elapsed();
+    assert!(elapsed < Duration::from_secs(2), "the end of a verification took {elapsed:?}");
+    assert!(!case.to("stopped").join("data").exists(), "what is left of a backup");
+    let begun = Instant::now();
+    run(case.verification(&case.to("whole").join("data")).arg("--rate-mib=13")).ok();
+    let elapsed = begun.elapsed();
+    assert!(elapsed > Duration::from_secs(3), "a slow verification took {elapsed:?}");
 }
 
 #[test]
