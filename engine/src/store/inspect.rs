@@ -5,6 +5,7 @@ use super::engine::{decrypt_note, is_named, load_map, pages_path, superblock_pat
 use super::entry::{MapEntry, RECORD_BYTES_MAX};
 use super::map::{leaf_of, page_at, PageMap};
 use super::mapfile;
+use super::read_plan::ReadPlan;
 use super::record::{self, NoPage};
 use super::sums::Sums;
 use super::superblock::{self, Superblock};
@@ -57,7 +58,7 @@ pub struct PagePlace {
     entry: MapEntry,
 }
 
-/// Records that lie so close to each other are read together, so many bytes at most.
+/// Read at a time at most, and left unused between two records.
 const GAP_BYTES_MAX: u64 = 64 << 10;
 const TOGETHER_BYTES_MAX: usize = 1 << 20;
 /// The blocks of one record, wherever it begins.
@@ -67,10 +68,6 @@ impl PagePlace {
     fn new(page: PageId, entry: MapEntry) -> PagePlace {
         let (tree, lsn) = (entry.tree(), entry.lsn());
         PagePlace { page, tree, lsn, offset: entry.place(), bytes: entry.record_bytes(), entry }
-    }
-
-    fn end(&self) -> u64 {
-        self.offset + self.bytes as u64
     }
 }
 
@@ -215,14 +212,14 @@ impl StoreFiles {
         let mut buffer = AlignedBuf::new(TOGETHER_BYTES_MAX);
         let mut rest = &places[..];
         while !rest.is_empty() {
-            let (run, after) = rest.split_at(together(rest));
+            let (count, plan) = together(rest);
+            let (run, after) = rest.split_at(count);
             rest = after;
-            let (from, end) = span(run);
             let shared = run.len() > 1
-                && self.pages.read_at(&mut buffer[..(end - from) as usize], from).is_ok();
+                && self.pages.read_at(&mut buffer[..plan.bytes()], plan.start()).is_ok();
             for place in run {
                 let read = match shared {
-                    true => self.unpack(place, &mut buffer, from, &mut out),
+                    true => self.unpack(place, &mut buffer, plan.start(), &mut out),
                     // So that what cannot be read costs nothing but itself.
                     false => self.read_alone(place, &mut buffer, &mut out),
                 };
@@ -232,12 +229,12 @@ impl StoreFiles {
     }
 
     fn read_alone(&self, place: &PagePlace, buffer: &mut AlignedBuf, out: &mut [u8]) -> Result<()> {
-        if place.bytes > RECORD_BYTES_MAX {
+        let mut plan = plan();
+        if !plan.takes(place.offset, place.bytes) {
             return Err(self.fault(place, "the map names an impossible length"));
         }
-        let (from, end) = span(std::slice::from_ref(place));
-        self.pages.read_at(&mut buffer[..(end - from) as usize], from)?;
-        self.unpack(place, buffer, from, out)
+        self.pages.read_at(&mut buffer[..plan.bytes()], plan.start())?;
+        self.unpack(place, buffer, plan.start(), out)
     }
 
     /// Of a record in bytes of the file from `from` on.
@@ -268,23 +265,14 @@ impl StoreFiles {
     }
 }
 
-/// The whole blocks that records take; the first one begins first.
-fn span(run: &[PagePlace]) -> (u64, u64) {
-    let block = BLOCK_BYTES as u64;
-    let end = run.iter().map(PagePlace::end).max().unwrap_or(0);
-    (run.first().map_or(0, |first| first.offset / block * block), end.next_multiple_of(block))
+fn plan() -> ReadPlan {
+    ReadPlan::new(GAP_BYTES_MAX, TOGETHER_BYTES_MAX)
 }
 
-/// How many of these records, which are sorted, one read brings; at least one. In a damaged map they may
-/// overlap, or be longer than records are.
-pub(super) fn together(places: &[PagePlace]) -> usize {
-    let (from, mut to) = span(&places[..1]);
-    let mut fits = |n: &usize| {
-        let (before, next) = (&places[n - 1], &places[*n]);
-        to = to.max(span(std::slice::from_ref(next)).1);
-        before.bytes.max(next.bytes) <= RECORD_BYTES_MAX
-            && next.offset.saturating_sub(before.end()) <= GAP_BYTES_MAX
-            && to - from <= TOGETHER_BYTES_MAX as u64
-    };
-    (1..places.len()).find(|n| !fits(n)).unwrap_or(places.len())
+/// How many of these records, which are sorted, one read brings; at least one, and no plan for one that is
+/// impossible.
+pub(super) fn together(places: &[PagePlace]) -> (usize, ReadPlan) {
+    let mut plan = plan();
+    let count = places.iter().take_while(|place| plan.takes(place.offset, place.bytes)).count();
+    (count.max(1), plan)
 }

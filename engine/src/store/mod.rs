@@ -69,6 +69,7 @@ mod pages;
 mod plainness;
 mod policy;
 mod promises;
+mod read_plan;
 mod record;
 mod rotate;
 mod segments;

@@ -5,45 +5,30 @@
 
 use super::counters::add;
 use super::engine::{PageInfo, Store};
-use crate::base::{PageId, Result, BLOCK_BYTES};
+use super::read_plan::ReadPlan;
+use crate::base::{PageId, Result};
 use crate::os::AlignedBuf;
-use std::ops::Range;
 
-/// Read at a time at most.
+/// Read at a time at most, and left unused between two records.
 const STRETCH_BYTES_MAX: usize = 256 << 10;
-/// A record that begins at most so far after the end of the one before is read with it.
 const GAP_BYTES_MAX: u64 = 16 << 10;
 
 /// A part of the pages file.
-#[derive(Default)]
 pub struct Stretch {
     bytes: Option<AlignedBuf>,
-    range: Range<u64>,
+    plan: ReadPlan,
+}
+
+impl Default for Stretch {
+    fn default() -> Stretch {
+        Stretch { bytes: None, plan: ReadPlan::new(GAP_BYTES_MAX, STRETCH_BYTES_MAX) }
+    }
 }
 
 impl Stretch {
-    /// Takes the record in, unless it lies elsewhere.
-    fn reaches(&mut self, place: u64, len: usize) -> bool {
-        let end = place + len as u64;
-        if self.range.is_empty() {
-            self.range = place - place % BLOCK_BYTES as u64..end;
-            return true;
-        }
-        let follows = place >= self.range.end && place - self.range.end <= GAP_BYTES_MAX;
-        let fits = end - self.range.start <= STRETCH_BYTES_MAX as u64;
-        if follows && fits {
-            self.range.end = end;
-        }
-        follows && fits
-    }
-
     fn find(&mut self, place: u64, len: usize) -> Option<&mut [u8]> {
-        let end = place + len as u64;
-        if place < self.range.start || end > self.range.end {
-            return None;
-        }
-        let skip = (place - self.range.start) as usize;
-        self.bytes.as_mut().map(|bytes| &mut bytes[skip..skip + len])
+        let found = self.plan.find(place, len)?;
+        self.bytes.as_mut().map(|bytes| &mut bytes[found])
     }
 }
 
@@ -51,10 +36,10 @@ impl Store {
     /// Plans the stretch that begins with the first of these pages. Answers how many of them, from the
     /// first on, it holds.
     pub fn plan_stretch(&self, pages: &[PageId], stretch: &mut Stretch) -> usize {
-        stretch.range = 0..0;
+        stretch.plan.clear();
         let mut is_in = |page: PageId| {
             let entry = self.entry_now(page).ok().flatten();
-            entry.is_some_and(|entry| stretch.reaches(entry.place(), entry.record_bytes()))
+            entry.is_some_and(|entry| stretch.plan.takes(entry.place(), entry.record_bytes()))
         };
         pages.iter().take_while(|&&page| is_in(page)).count()
     }
@@ -62,10 +47,9 @@ impl Store {
     /// Reads it. One that cannot be read holds nothing: each page is then read alone.
     pub fn load_stretch(&self, stretch: &mut Stretch) {
         let bytes = stretch.bytes.get_or_insert_with(|| AlignedBuf::new(STRETCH_BYTES_MAX));
-        let from = stretch.range.start;
-        let len = (stretch.range.end - from) as usize;
-        if self.pages.read_blocks(&mut bytes[..len.next_multiple_of(BLOCK_BYTES)], from).is_err() {
-            stretch.range = 0..0;
+        let plan = &mut stretch.plan;
+        if self.pages.read_blocks(&mut bytes[..plan.bytes()], plan.start()).is_err() {
+            plan.clear();
         }
     }
 

@@ -49,7 +49,7 @@ fn records_that_lie_together_come_with_few_reads() {
     let end = places.last().unwrap().offset;
     let (mut rest, mut reads) = (&places[..], 0);
     while !rest.is_empty() {
-        rest = &rest[together(rest)..];
+        rest = &rest[together(rest).0..];
         reads += 1;
     }
     assert!((end >> 20..(end >> 20) + 3).contains(&reads), "{reads} reads of {end} bytes");
