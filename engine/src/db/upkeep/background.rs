@@ -79,23 +79,35 @@ struct Worker {
     name: &'static str,
     idle: Duration,
     step: fn(&Engine) -> Result<Next>,
+    /// An engine without background that only reads has it, too ([`Engine::start_readers`]).
+    is_for_readers: bool,
+}
+
+impl Worker {
+    const fn new(name: &'static str, idle: Duration, step: fn(&Engine) -> Result<Next>) -> Worker {
+        Worker { name, idle, step, is_for_readers: false }
+    }
+
+    const fn for_readers(self) -> Worker {
+        Worker { is_for_readers: true, ..self }
+    }
 }
 
 const WORKERS: [Worker; 12] = [
     // First: without threads it goes before the steps that need the pages.
-    Worker { name: "sluice-redo", idle: REDO_IDLE, step: Engine::redo_worker_step },
-    Worker { name: "sluice-log", idle: Duration::from_millis(50), step: Engine::log_step },
-    Worker { name: "sluice-check", idle: Duration::from_millis(100), step: Engine::space_step },
-    Worker { name: "sluice-gc", idle: Duration::from_millis(100), step: Engine::gc_step },
-    Worker { name: "sluice-age", idle: Duration::from_millis(10), step: Engine::age_step },
-    Worker { name: "sluice-evict", idle: Duration::from_millis(10), step: Engine::evict_step },
+    Worker::new("sluice-redo", REDO_IDLE, Engine::redo_worker_step),
+    Worker::new("sluice-log", Duration::from_millis(50), Engine::log_step),
+    Worker::new("sluice-check", Duration::from_millis(100), Engine::space_step),
+    Worker::new("sluice-gc", Duration::from_millis(100), Engine::gc_step),
+    Worker::new("sluice-age", Duration::from_millis(10), Engine::age_step),
+    Worker::new("sluice-evict", Duration::from_millis(10), Engine::evict_step).for_readers(),
     // Two, so that the disk has another read to do while a page is being unpacked.
-    Worker { name: "sluice-read", idle: READ_IDLE, step: Engine::read_step },
-    Worker { name: "sluice-read", idle: READ_IDLE, step: Engine::read_step },
-    Worker { name: "sluice-revert", idle: Duration::from_millis(100), step: Engine::revert_step },
-    Worker { name: "sluice-purge", idle: Duration::from_millis(100), step: Engine::purge_step },
-    Worker { name: "sluice-move", idle: Duration::from_millis(100), step: Engine::move_step },
-    Worker { name: "sluice-stats", idle: Duration::from_secs(1), step: Engine::statistics_step },
+    Worker::new("sluice-read", READ_IDLE, Engine::read_step).for_readers(),
+    Worker::new("sluice-read", READ_IDLE, Engine::read_step).for_readers(),
+    Worker::new("sluice-revert", Duration::from_millis(100), Engine::revert_step),
+    Worker::new("sluice-purge", Duration::from_millis(100), Engine::purge_step),
+    Worker::new("sluice-move", Duration::from_millis(100), Engine::move_step),
+    Worker::new("sluice-stats", Duration::from_secs(1), Engine::statistics_step),
 ];
 
 impl Engine {
@@ -107,7 +119,7 @@ impl Engine {
 
     /// For an engine without background that only reads: pages come ahead of its scans.
     pub(crate) fn start_readers(self: &Arc<Self>) {
-        self.start(|worker| ["sluice-evict", "sluice-read"].contains(&worker.name));
+        self.start(|worker| worker.is_for_readers);
     }
 
     fn start(self: &Arc<Self>, is_wanted: impl Fn(&Worker) -> bool) {
