@@ -7,6 +7,7 @@ use super::{connect, Tally};
 use crate::kill9::{one, Checked};
 use sluice_rig::client::Fault;
 use sluice_rig::server::Server;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
@@ -41,6 +42,13 @@ pub struct Seen {
     /// How far it was when something was ended.
     pub phase: Option<Phase>,
     pub ended: Ended,
+}
+
+impl Seen {
+    /// It was told to end before it had begun to listen, and so had made nothing.
+    pub fn is_deaf(&self) -> bool {
+        self.phase == Some(Phase::Begins) && self.ended.status.signal() == Some(libc::SIGTERM)
+    }
 }
 
 /// The means to make a backup beside the load.
