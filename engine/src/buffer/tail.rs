@@ -59,13 +59,13 @@ impl Tail {
     /// To be called in the order of the log. `creates`: the change makes the page from nothing. One that a
     /// delta has is passed over.
     pub fn add(&mut self, tree: TreeId, page: PageId, lsn: Lsn, change: &[u8], creates: bool) {
-        let tail = self.pages.get(&page);
-        if tail.and_then(|tail| tail.delta).is_some_and(|delta| lsn <= delta.last) {
-            return;
-        }
         let first = || PageTail { tree, changes: Changes::new(creates), ..PageTail::default() };
         let known = self.pages.len();
-        self.pages.entry(page).or_insert_with(first).changes.push(lsn, change);
+        let tail = self.pages.entry(page).or_insert_with(first);
+        if tail.delta.is_some_and(|delta| lsn <= delta.last) {
+            return;
+        }
+        tail.changes.push(lsn, change);
         self.bytes += HEAD_BYTES + change.len() + ENTRY_BYTES * (self.pages.len() - known);
     }
 
