@@ -6,7 +6,9 @@
 //! to engine/src/base/formats.rs and run `... --test formats -- --ignored keep_the_newest_format`.
 
 use sluice_engine::base::checksum::checksum;
-use sluice_engine::base::formats::{Release, CURRENT, ENCRYPTED, ENCRYPTED_TABLES, FORMATS};
+use sluice_engine::base::formats::{
+    Release, CURRENT, ENCRYPTED, ENCRYPTED_TABLES, FORMATS, LOGS, STORES,
+};
 use sluice_server_tests::kinds;
 use sluice_server_tests::scratch::{kept_formats, Scratch};
 use sluice_server_tests::site::{done, Site};
@@ -191,8 +193,8 @@ fn goes_on(site: &mut Site, left_out: &str) {
 fn made_later(file: &Path, is_log: bool) {
     let mut bytes = fs::read(file).expect("a file");
     for block in bytes.chunks_mut(4096) {
-        // The formats of encrypted directories are one and two higher.
-        block[8] += 3;
+        let read = if is_log { LOGS } else { STORES };
+        block[8] = *read.end() as u8 + 1;
         let since = Release(0, 9, 0).to_u32().to_le_bytes();
         if is_log {
             block[12..16].copy_from_slice(&since);
