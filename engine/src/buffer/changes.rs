@@ -206,7 +206,7 @@ impl Gathered {
         self.changes.as_ref().filter(|changes| !self.pending && !changes.is_empty())
     }
 
-    /// What has the front of the list.
+    /// The delta that has the front of the list.
     pub fn delta(&self) -> Option<Delta> {
         self.delta
     }

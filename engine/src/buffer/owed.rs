@@ -61,7 +61,7 @@ impl Pool {
     }
 
     /// Forgets these changes, and none that the page owes since.
-    pub(super) fn forget_these(&self, page: PageId, changes: &Arc<Changes>) {
+    fn forget_these(&self, page: PageId, changes: &Arc<Changes>) {
         let mut shard = self.table.shard(page);
         let owed = shard.owed.pages.get(&page);
         if owed.is_some_and(|owed| Arc::ptr_eq(&owed.changes, changes)) {
@@ -220,17 +220,26 @@ impl Pool {
         self.insert_owed(&mut shard, page, owed);
     }
 
-    /// Brings a page up to date. One whose image in the store is new enough, by the map, is not
-    /// read for that. No latch may be held.
-    pub fn pay(&self, page: PageId) -> Result<()> {
-        let Some(owed) = self.owed_to(page) else { return Ok(()) };
+    /// Forgets what the page owes, if the store has an image of all of it or drops the page's tree. Answers
+    /// whether it did.
+    pub(super) fn forget_stored(&self, page: PageId, owed: &OwedPage) -> Result<bool> {
         let enough = match planted::is(Bug::OlderImagePays) {
             true => owed.first,
             false => owed.last(),
         };
         let has_image = self.store.lsn_of(page)?.is_some_and(|lsn| lsn >= enough);
-        if has_image || self.store.is_dropped(owed.tree) {
+        let is_settled = has_image || self.store.is_dropped(owed.tree);
+        if is_settled {
             self.forget_these(page, &owed.changes);
+        }
+        Ok(is_settled)
+    }
+
+    /// Brings a page up to date. One whose image in the store is new enough, by the map, is not
+    /// read for that. No latch may be held.
+    pub fn pay(&self, page: PageId) -> Result<()> {
+        let Some(owed) = self.owed_to(page) else { return Ok(()) };
+        if self.forget_stored(page, &owed)? {
             return Ok(());
         }
         let mut guard = self.write(page)?;

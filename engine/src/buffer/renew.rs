@@ -31,9 +31,9 @@ impl Pool {
         &self,
         (tree, page): (TreeId, PageId),
         changes: &Changes,
-        share: DeltaSize,
+        size: DeltaSize,
     ) -> Option<Delta> {
-        let wants = self.has_deltas() && share.allows(changes);
+        let wants = self.has_deltas() && size.allows(changes);
         let log = self.deltas.log.get().filter(|_| wants)?;
         let at = log.append(tree, page, changes);
         self.deltas.written.fetch_add(1, Relaxed);
@@ -88,9 +88,7 @@ impl Pool {
         }
         self.trim_recovered(page);
         let Some(owed) = self.owed_to(page) else { return Ok(true) };
-        let has_image = self.store.lsn_of(page)?.is_some_and(|lsn| lsn >= owed.last());
-        if has_image || self.store.is_dropped(owed.tree) {
-            self.forget_these(page, &owed.changes);
+        if self.forget_stored(page, &owed)? {
             return Ok(true);
         }
         let all = self.all_owed(page, &owed)?;

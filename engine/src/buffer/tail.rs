@@ -1,4 +1,4 @@
-//! What recovery gathers from the log's tail: by page, the changes that its image may lack.
+//! Recovery gathers, from the log's tail and by page, the changes that the image of the page may lack.
 
 use super::changes::{Changes, Delta, HEAD_BYTES};
 use super::owed_pages::ENTRY_BYTES;

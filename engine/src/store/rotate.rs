@@ -120,7 +120,7 @@ impl Store {
         }
     }
 
-    /// What the victim's records need. Nobody reads those of dropped trees.
+    /// The oldest key that the victim's records need. Records of dropped trees need none: nobody reads them.
     fn oldest_of(&self, victim: &Victim) -> Oldest {
         let state = self.state.read();
         let of = |entry: MapEntry| {

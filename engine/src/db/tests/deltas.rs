@@ -1,6 +1,7 @@
 //! Deltas in the log: written where pages have few changes, needed after a crash, shown by the tools.
 
 use super::damage::*;
+use super::redo::{assert_contents, open};
 use crate::base::Result;
 use crate::db::inspect::{Directory, LogItem};
 use crate::db::*;
@@ -56,25 +57,6 @@ fn write(engine: &Arc<Engine>, change: impl FnOnce(&mut Trx) -> Result<()>) {
     change(&mut trx).unwrap();
     trx.commit(true).unwrap();
     engine.step().unwrap();
-}
-
-fn open(os: &Arc<SimOs>, pool_bytes: u64) -> Arc<Engine> {
-    let mut config = Config::new(DATA);
-    config.background = false;
-    config.buffer_pool_bytes = pool_bytes;
-    config.log_capacity_bytes = 8 << 20;
-    let os = Arc::clone(os) as Arc<dyn Os>;
-    Engine::open_with(os, config, geometry(), Arc::new(NoHost)).unwrap()
-}
-
-fn assert_contents(engine: &Arc<Engine>, contents: &Contents) {
-    for name in TABLES {
-        let table = engine.table(name).unwrap().unwrap();
-        for index in 0..3 {
-            let found = scan(engine, &table, index).unwrap();
-            assert_eq!(found, expected(&contents[name], index));
-        }
-    }
 }
 
 #[test]

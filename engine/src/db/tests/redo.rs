@@ -22,7 +22,7 @@ fn killed() -> (Arc<SimOs>, Contents) {
     (machine_with(&read_files(&os)), w.contents)
 }
 
-fn open(os: &Arc<SimOs>, pool_bytes: u64) -> Arc<Engine> {
+pub(super) fn open(os: &Arc<SimOs>, pool_bytes: u64) -> Arc<Engine> {
     let mut config = Config::new(DATA);
     config.background = false;
     config.buffer_pool_bytes = pool_bytes;
@@ -31,7 +31,7 @@ fn open(os: &Arc<SimOs>, pool_bytes: u64) -> Arc<Engine> {
     Engine::open_with(os, config, geometry(), Arc::new(NoHost)).unwrap()
 }
 
-fn assert_contents(engine: &Arc<Engine>, contents: &Contents) {
+pub(super) fn assert_contents(engine: &Arc<Engine>, contents: &Contents) {
     for name in TABLES {
         let table = engine.table(name).unwrap().unwrap();
         for index in 0..3 {

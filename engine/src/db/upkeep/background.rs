@@ -279,7 +279,7 @@ impl Engine {
         if !self.pool.gathers() || begin.0 < done + WINDOW_STEP_BYTES {
             return Ok(Next::Idle);
         }
-        // What is logged for that would fill a full disk further.
+        // Deltas would fill a full disk further.
         let is_done = match self.is_short_of_room() {
             true => self.write_images_before(begin, WINDOW_STEP_PAGES)?,
             false => self.renew_before(begin, WINDOW_STEP_PAGES)?,
