@@ -77,11 +77,11 @@ pub const FORMATS: [Format; 2] = [
         row: 1,
         definition: 2,
     },
-    // Parts of a long row in the leaf. Deltas in the log.
+    // Parts of a long row in the leaf. Deltas in the log, and batches without gaps.
     Format {
         since: Release(0, 2, 0),
         store: 3,
-        log: 4,
+        log: 6,
         checkpoint_note: 3,
         binlog_state: 3,
         catalog: 2,
@@ -94,9 +94,9 @@ pub const FORMATS: [Format; 2] = [
 ];
 
 /// Format 3: that of directories which are encrypted, or were once. All else is as in [`CURRENT`].
-pub const ENCRYPTED: Format = Format { store: 4, log: 5, ..CURRENT };
-/// Version of the log of an encrypted directory from before release 0.2.0 had deltas.
-const ENCRYPTED_WITHOUT_DELTAS: u32 = 3;
+pub const ENCRYPTED: Format = Format { store: 4, log: 7, ..CURRENT };
+/// Versions of the log of an encrypted directory from before release 0.2.0 was made. Those of others were 2 and 4.
+const ENCRYPTED_BEFORE: [u32; 2] = [3, 5];
 
 /// Format 4: that of directories in which a table was made to be encrypted. The version of the log stays: before
 /// anything tells of such a table, a checkpoint has written this superblock.
@@ -114,7 +114,7 @@ pub const LOGS: RangeInclusive<u32> = FORMATS[OLDEST_READ].log..=ENCRYPTED_TABLE
 
 /// Whether a log with this version in its control file is of an encrypted directory.
 pub fn is_encrypted_log(version: u32) -> bool {
-    version == ENCRYPTED.log || version == ENCRYPTED_WITHOUT_DELTAS
+    version == ENCRYPTED.log || ENCRYPTED_BEFORE.contains(&version)
 }
 
 /// Number and first release of the format whose superblocks have this version.

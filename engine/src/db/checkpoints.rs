@@ -4,6 +4,7 @@ use super::pace::Pace;
 use crate::base::Lsn;
 use crate::os::rank::Rank;
 use crate::os::sync::{condition, Condvar, Mutex, Ranked};
+use crate::wal::Place;
 use std::sync::atomic::AtomicU64;
 
 /// Positions in the log that the last checkpoints left.
@@ -22,6 +23,8 @@ pub(crate) struct Checkpoints {
     pub state: Mutex<CheckpointState>,
     /// The redo point of the last one, for those who wait for room in the log.
     pub redo_from: AtomicU64,
+    /// Its place in the files of the log.
+    pub redo_place: AtomicU64,
     /// When the last whole one ended, how many records had been logged then, and up to where.
     pub last_ns: AtomicU64,
     pub records: AtomicU64,
@@ -35,10 +38,11 @@ pub(crate) struct Checkpoints {
 }
 
 impl Checkpoints {
-    pub fn new(state: CheckpointState) -> Checkpoints {
+    pub fn new(state: CheckpointState, redo_place: Place) -> Checkpoints {
         Checkpoints {
             turn: Mutex::ranked(Rank::Checkpointing, ()),
             redo_from: AtomicU64::new(state.redo_from.0),
+            redo_place: AtomicU64::new(redo_place.0),
             state: Mutex::ranked(Rank::CheckpointState, state),
             last_ns: AtomicU64::new(0),
             records: AtomicU64::new(0),

@@ -27,13 +27,16 @@ use crate::os::sync::{now_ns, Mutex, Ranked, RwLock};
 use crate::os::{Os, SIMULATED};
 use crate::store::Store;
 use crate::txn::{Context, Owner, Session, Sweep};
-use crate::wal::Wal;
+use crate::wal::{Place, Wal};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Longest time that a writer waits for a checkpoint to make room in the log.
 const LOG_WAIT_MAX: Duration = Duration::from_secs(60);
+
+/// A restart unpacks so many times the bytes of the log's files at most, by what counts against the capacity.
+const UNPACKED_TIMES: u64 = 2;
 
 /// Bytes of unwritten log that call for the worker that writes ahead.
 const WRITE_AHEAD_BYTES: u64 = 1 << 20;
@@ -111,6 +114,7 @@ impl Engine {
     }
 
     pub(crate) fn new(parts: Parts) -> Arc<Engine> {
+        let redo_place = parts.wal.place_of(parts.checkpoint.redo_from);
         Arc::new(Engine {
             settings: Settings::new(&parts.config),
             unreadable: Unreadable::new(Arc::clone(&parts.os), Arc::clone(&parts.store)),
@@ -134,7 +138,7 @@ impl Engine {
                 next_table: AtomicU64::new(parts.next_table),
                 dropped_trees: Mutex::ranked(Rank::DroppedTrees, Vec::new()),
             },
-            checkpoints: Checkpoints::new(parts.checkpoint),
+            checkpoints: Checkpoints::new(parts.checkpoint, redo_place),
             backups: Backups::default(),
             workers: Workers::default(),
             binlog: parts.binlog,
@@ -263,9 +267,18 @@ impl Engine {
         self.settings.log_capacity_bytes()
     }
 
-    /// Bytes of log that redo would read now.
+    /// Bytes of the log's files that redo would read now; but where packing has made them very few, a part of
+    /// the bytes as they are in memory, by which the time of a restart goes.
     pub(crate) fn redo_bytes(&self) -> u64 {
-        self.wal.end().0.saturating_sub(self.checkpoints.redo_from.load(Ordering::Relaxed))
+        let bytes = |end: u64, from: &AtomicU64| end.saturating_sub(from.load(Ordering::Relaxed));
+        let in_files = bytes(self.wal.end_place().0, &self.checkpoints.redo_place);
+        in_files.max(bytes(self.wal.end().0, &self.checkpoints.redo_from) / UNPACKED_TIMES)
+    }
+
+    /// From where on redo would be `bytes`.
+    pub(crate) fn redo_point(&self, bytes: u64) -> Lsn {
+        let in_memory = self.wal.end().0.saturating_sub(bytes * UNPACKED_TIMES);
+        self.wal.lsn_before_end(bytes).max(Lsn(in_memory))
     }
 
     pub(crate) fn pace_point(&self) -> Point {
@@ -298,8 +311,8 @@ impl Engine {
     }
 
     /// Everything below is durable; a batch of the log ends there.
-    pub fn log_durable(&self) -> Lsn {
-        self.wal.durable()
+    pub fn log_durable(&self) -> (Lsn, Place) {
+        self.wal.durable_end()
     }
 
     pub fn set_flush_at_commit(&self, mode: FlushAtCommit) {

@@ -2,6 +2,7 @@
 
 use super::engine::Engine;
 use super::records::RECORD_COUNTER;
+use crate::base::Lsn;
 use crate::binlog::{RECORD_BINLOG, RECORD_BINLOG_STATE};
 use crate::btree::{RECORD_DELTA, RECORD_TREE};
 use crate::txn::{RECORD_ABORT, RECORD_COMMIT, RECORD_PREPARE, RECORD_REVERTED};
@@ -22,16 +23,18 @@ impl Engine {
 
     fn log_status(&self) -> Vec<(&'static str, u64)> {
         let log = self.wal.stats();
+        let (durable, durable_place) = self.wal.durable_end();
         let pins = self.log_pins();
         let pin = |name| {
             let lsn = pins.iter().find(|pin| pin.0 == name).map(|pin| pin.1 .0);
-            (name, lsn.map_or(0, |lsn| log.end.0.saturating_sub(lsn)))
+            (name, lsn.map_or(0, |lsn| self.wal.file_bytes_from(Lsn(lsn))))
         };
         let kind = |k: u8| log.appended_bytes[usize::from(k)];
         let outcomes = [RECORD_COMMIT, RECORD_ABORT, RECORD_PREPARE, RECORD_REVERTED];
         vec![
             ("log_lsn", log.end.0),
-            ("log_durable_lsn", log.durable.0),
+            ("log_durable_lsn", durable.0),
+            ("log_durable_place", durable_place.0),
             ("log_oldest_lsn", log.oldest.0),
             ("log_redo_bytes", self.redo_bytes()),
             ("redo_owed_pages", self.pool.recovered_pages() as u64),
@@ -110,6 +113,10 @@ impl Engine {
             ("backup_state", self.backups.state()),
             ("backups", self.backups.begun.load(Ordering::Relaxed)),
             ("backup_log_lsn", self.backups.log_from().map_or(0, |lsn| lsn.0)),
+            (
+                "backup_log_place",
+                self.backups.log_from().map_or(0, |lsn| self.wal.segment_place(lsn).0),
+            ),
             ("room_refusals", self.lease.refused.load(Ordering::Relaxed)),
         ]
     }

@@ -68,6 +68,10 @@ pub enum Bug {
     HalfGroupWritten,
     /// A packed batch of the log is noted as a plain one.
     PackedTakenForPlain,
+    /// A batch that a file of the log has from its earlier life is taken for one of this life.
+    BatchOfEarlierLifeTaken,
+    /// A start leaves batches in the log's files that lie after its end.
+    BatchAfterEndKept,
     /// Nobody looks at an interval that begins with the key in question.
     EqualKeyNotChecked,
     /// A change that is undone before its transaction ends leaves the row unlocked.
@@ -121,7 +125,7 @@ pub enum Bug {
 
 #[cfg(any(feature = "sim", feature = "planted"))]
 impl Bug {
-    pub const ALL: [Bug; 55] = [
+    pub const ALL: [Bug; 57] = [
         Bug::CommitWithoutFlush,
         Bug::LogWriteNotDurable,
         Bug::CheckpointWithoutStoreSync,
@@ -153,6 +157,8 @@ impl Bug {
         Bug::UnreadForgetsRedo,
         Bug::HalfGroupWritten,
         Bug::PackedTakenForPlain,
+        Bug::BatchOfEarlierLifeTaken,
+        Bug::BatchAfterEndKept,
         Bug::EqualKeyNotChecked,
         Bug::UndoneLetsGo,
         Bug::OwedTooLate,

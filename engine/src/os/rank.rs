@@ -165,6 +165,8 @@ ranks! {
     RingCache,
     SegmentMaintain,
     SegmentSet,
+    SegmentNotes,
+    LogDurableEnd,
     LogCause,
     LogWaiter,
 

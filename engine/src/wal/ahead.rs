@@ -18,6 +18,7 @@ const PIECE_BYTES: u64 = 1 << 20;
 pub struct ReadAhead {
     backward: bool,
     piece: AlignedBuf,
+    /// Place of the piece.
     at: u64,
     bytes: u64,
     /// The packed batch that was read last.
@@ -40,10 +41,8 @@ impl ReadAhead {
         if let Some(batch) = self.batch.as_ref().filter(|batch| batch.contains(lsn)) {
             return batch.record(lsn).map(Some);
         }
-        if !segments.is_plain(lsn) {
-            return Ok(None);
-        }
-        let Some(skip) = lsn.checked_sub(self.at).filter(|&skip| skip < self.bytes) else {
+        let Some(place) = plain_place(segments, lsn) else { return Ok(None) };
+        let Some(skip) = place.checked_sub(self.at).filter(|&skip| skip < self.bytes) else {
             return Ok(None);
         };
         let bytes = &self.piece[skip as usize..self.bytes as usize];
@@ -54,6 +53,12 @@ impl ReadAhead {
             None => Ok(None),
         }
     }
+}
+
+/// The place of a record in a plain batch, if that is noted.
+fn plain_place(segments: &Segments, lsn: u64) -> Option<u64> {
+    let note = segments.find(lsn).filter(|note| !note.is_packed)?;
+    Some(note.place + (lsn - note.lsn))
 }
 
 impl Wal {
@@ -74,16 +79,16 @@ impl Wal {
             ahead.batch = Some(batch);
             return record;
         }
-        let oldest = self.oldest().0;
+        let Some(place) = plain_place(&self.segments, lsn.0) else { return self.read(lsn) };
         let (from, to) = match ahead.backward {
             true => {
-                let to = block_up(lsn.0 + FIRST_READ_BYTES);
-                (to.saturating_sub(PIECE_BYTES).max(block_down(oldest)), to)
+                let to = block_up(place + FIRST_READ_BYTES);
+                (to.saturating_sub(PIECE_BYTES).max(self.segments.begin()), to)
             }
-            false => (block_down(lsn.0), block_down(lsn.0) + PIECE_BYTES),
+            false => (block_down(place), block_down(place) + PIECE_BYTES),
         };
-        let to = to.min(self.ring.written());
-        if oldest <= lsn.0 && lsn.0 < to {
+        let to = to.min(self.segments.next_place());
+        if from <= place && place < to {
             let bytes = to - from;
             if bytes > ahead.piece.len() as u64 {
                 ahead.piece = AlignedBuf::new(PIECE_BYTES as usize);

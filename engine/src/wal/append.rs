@@ -10,7 +10,7 @@ use super::ring::{Ring, RingSizes};
 use super::segments::{create_segment, segment_path, Fresh, Segments};
 use super::stats::{value, Counters, WalStats};
 use super::waiter::Waiter;
-use super::{Appended, WalOptions};
+use super::{Appended, Place, WalOptions};
 use crate::base::compress::Compression;
 use crate::base::{Error, Lsn, Result};
 use crate::cipher::{Cipher, Oldest};
@@ -52,6 +52,8 @@ pub struct Wal {
     pub(super) election: Mutex<Election<Arc<Waiter>>>,
     pub(super) io: Mutex<Io>,
     pub(super) durable: AtomicU64,
+    /// The same, with its place.
+    pub(super) durable_end: Mutex<(Lsn, Place)>,
     pub(super) counters: Counters,
     poisoned: AtomicBool,
     cause: Mutex<String>,
@@ -93,7 +95,6 @@ impl Wal {
     ) -> Arc<Wal> {
         let chunk_bytes = (options.cache_bytes / 8).clamp(2 * BLOCK, CHUNK_BYTES_MAX);
         let geometry = RingSizes {
-            segment_bytes: control.segment_bytes,
             chunk_bytes: chunk_bytes.next_multiple_of(BLOCK),
             cache_bytes: options.cache_bytes,
             head_bytes: match encrypts(&options) {
@@ -108,11 +109,15 @@ impl Wal {
             capacity_bytes: AtomicU64::new(options.capacity_bytes),
             incarnation: control.incarnation,
             ring: Ring::new(control.start, geometry),
-            segments,
             tail_keys,
             election: Mutex::ranked(Rank::LogElection, Election::default()),
             io: Mutex::ranked(Rank::LogIo, Io { unsynced: Vec::new(), packer }),
             durable: AtomicU64::new(control.start),
+            durable_end: Mutex::ranked(
+                Rank::LogDurableEnd,
+                (Lsn(control.start), Place(segments.next_place())),
+            ),
+            segments,
             counters: Counters::default(),
             poisoned: AtomicBool::new(false),
             cause: Mutex::ranked(Rank::LogCause, String::new()),
@@ -157,6 +162,7 @@ impl Wal {
         if end.saturating_sub(self.ring.written()) > UNWRITTEN_BYTES_MAX {
             self.write_to(Lsn(end))?;
         }
+        let end = self.place_at_most(end);
         let reserve_end = end + self.segments.segment_bytes;
         if self.segments.end() < reserve_end {
             let made =
@@ -168,10 +174,40 @@ impl Wal {
         Ok(())
     }
 
+    /// The place that `lsn` has at most: what is not written yet may not get shorter by packing.
+    pub(super) fn place_at_most(&self, lsn: u64) -> u64 {
+        // In this order: the place moves first.
+        let written = self.ring.written();
+        self.segments.next_place() + lsn.saturating_sub(written)
+    }
+
+    /// The place that the log's end has at most.
+    pub fn end_place(&self) -> Place {
+        Place(self.place_at_most(self.ring.end()))
+    }
+
+    /// The place of the batch around `lsn`, or of something before it in the same segment.
+    pub fn place_of(&self, lsn: Lsn) -> Place {
+        match lsn.0 >= self.ring.written() {
+            true => Place(self.place_at_most(lsn.0)),
+            false => Place(self.segments.place_near(lsn.0)),
+        }
+    }
+
+    /// Bytes of the files from `from` to the end; bytes that are not written count as they are in memory.
+    pub fn file_bytes_from(&self, from: Lsn) -> u64 {
+        self.end_place().0.saturating_sub(self.place_of(from).0)
+    }
+
+    /// The LSN of something that lies so many bytes of the files before the end, or a little more.
+    pub fn lsn_before_end(&self, file_bytes: u64) -> Lsn {
+        Lsn(self.segments.lsn_near(self.end_place().0.saturating_sub(file_bytes)))
+    }
+
     /// Bytes that can be appended without a new file: spare and free segments.
     pub fn room_bytes(&self) -> u64 {
         let free_bytes = self.segments.counts().free * self.segments.segment_bytes;
-        self.segments.end().saturating_sub(self.ring.end()) + free_bytes
+        self.segments.end().saturating_sub(self.end_place().0) + free_bytes
     }
 
     pub fn segment_bytes(&self) -> u64 {
@@ -182,7 +218,7 @@ impl Wal {
     /// is over the capacity. Answers whether it did something.
     pub fn prepare_step(&self) -> Result<bool> {
         self.check_poison()?;
-        let end = self.ring.end();
+        let end = self.end_place().0;
         let done = self.segments.prepare_step(end, SPARE_SEGMENTS, self.capacity_bytes());
         self.poison_unless_full(done)
     }
@@ -191,7 +227,7 @@ impl Wal {
     pub fn give_back(&self, keep_bytes: u64) -> Result<()> {
         self.check_poison()?;
         loop {
-            let given = self.segments.give_back_step(self.ring.end(), keep_bytes);
+            let given = self.segments.give_back_step(self.end_place().0, keep_bytes);
             if !self.poison_unless_full(given)? {
                 return Ok(());
             }
@@ -244,6 +280,17 @@ impl Wal {
         Lsn(self.durable.load(Ordering::Acquire))
     }
 
+    /// Everything below is durable, and the place where it ends.
+    pub fn durable_end(&self) -> (Lsn, Place) {
+        *self.durable_end.lock()
+    }
+
+    /// Where the files that `from` needs begin.
+    pub fn segment_place(&self, from: Lsn) -> Place {
+        let near = self.segments.place_near(from.0);
+        Place(near - near % self.segments.segment_bytes)
+    }
+
     /// First position that is kept.
     pub fn oldest(&self) -> Lsn {
         Lsn(self.segments.oldest())
@@ -251,7 +298,8 @@ impl Wal {
 
     /// Nothing below `low` is needed any more: segments wholly below may be recycled.
     pub fn retain_from(&self, low: Lsn) {
-        self.segments.retire(low.0.min(self.durable().0));
+        let durable = self.durable().0;
+        self.segments.retire(low.0.min(durable), durable);
     }
 
     pub fn stats(&self) -> WalStats {
@@ -260,7 +308,7 @@ impl Wal {
         let c = &self.counters;
         let end = self.end();
         let spare = (self.segments.end() - 1) / self.segments.segment_bytes;
-        let spare = spare.saturating_sub(self.segments.number_of(end.0));
+        let spare = spare.saturating_sub(self.segments.number_of(self.segments.next_place()));
         WalStats {
             appended_bytes,
             records,

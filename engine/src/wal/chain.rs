@@ -4,7 +4,7 @@
 
 use super::format::{BatchHeader, Control};
 use super::read::{visit_records, Visit};
-use super::scanner::Scanner;
+use super::scanner::{Scanner, Spot};
 use super::segments::Segments;
 use crate::base::{Error, Result};
 use crate::cipher::Oldest;
@@ -40,19 +40,22 @@ fn is_in_order(control: &Control, header: &BatchHeader, before: u64) -> bool {
     }
 }
 
-/// Visits the records from `from` on. Answers where the chain ends, and the oldest key in it.
+/// Visits the records from `from` on. Answers where the chain ends.
 pub(super) fn follow(
     segments: &Arc<Segments>,
     control: &Control,
     from: u64,
     visit: Visit<'_>,
-) -> Result<(u64, Oldest)> {
-    let found = Scanner::new(segments, segments.end()).find_batch(from)?;
-    let Some(at) = found else { return Ok((from, Oldest::None)) };
+) -> Result<ChainEnd> {
+    let first = match Scanner::new(segments, segments.end()).find_batch(from)? {
+        Spot::Batch(note) => note,
+        Spot::End(place) => return Ok(ChainEnd { lsn: from, place, oldest: Oldest::None }),
+    };
     let mut chain = Chain {
         segments: Arc::clone(segments),
         control: *control,
-        at,
+        lsn: first.lsn,
+        place: first.place,
         incarnation: 0,
         oldest: Oldest::None,
     };
@@ -64,14 +67,14 @@ pub(super) fn follow(
         end = chain.unpack().visit(from, visit)?;
     }
     match end {
-        Some(end) if end.0 >= from => Ok(end),
+        Some(end) if end.lsn >= from => Ok(end),
         // The batch around the start is not in order.
         _ => Err(Error::corrupt("no valid batch", format!("log position {from}"))),
     }
 }
 
 /// The rest of the chain, with a thread that goes ahead. None: there was no thread.
-fn follow_beside(chain: &Chain, from: u64, visit: Visit<'_>) -> Result<Option<End>> {
+fn follow_beside(chain: &Chain, from: u64, visit: Visit<'_>) -> Result<Option<ChainEnd>> {
     let queue = Arc::new(Queue::default());
     let mut sender = Sender { queue: Arc::clone(&queue), chain: chain.clone() };
     let Ok(thread) = sync::spawn("sluice-unpack", move || sender.run()) else { return Ok(None) };
@@ -86,8 +89,13 @@ fn follow_beside(chain: &Chain, from: u64, visit: Visit<'_>) -> Result<Option<En
     end
 }
 
-/// Where the chain ends, and the oldest key in it.
-type End = (u64, Oldest);
+/// Where the chain ends.
+pub(super) struct ChainEnd {
+    pub lsn: u64,
+    pub place: u64,
+    /// The oldest key in it.
+    pub oldest: Oldest,
+}
 
 /// Some batches, one after the other, as they were in memory.
 struct Batches {
@@ -95,12 +103,12 @@ struct Batches {
     /// Each with the end of its bytes.
     batches: Vec<(BatchHeader, usize)>,
     /// None: there is more.
-    end: Option<Result<End>>,
+    end: Option<Result<ChainEnd>>,
 }
 
 impl Batches {
     /// Visits its records. Answers the end if it is the last one.
-    fn visit(self, from: u64, visit: Visit<'_>) -> Result<Option<End>> {
+    fn visit(self, from: u64, visit: Visit<'_>) -> Result<Option<ChainEnd>> {
         let mut begin = 0;
         for (header, end) in self.batches {
             visit_records(&header, &self.bytes[begin..end], from, u64::MAX, visit)?;
@@ -114,8 +122,9 @@ impl Batches {
 struct Chain {
     segments: Arc<Segments>,
     control: Control,
-    /// Where the next batch begins, if there is one.
-    at: u64,
+    /// Where the next batch begins, if there is one, and where it stands.
+    lsn: u64,
+    place: u64,
     /// Of the batch before.
     incarnation: u64,
     oldest: Oldest,
@@ -133,7 +142,7 @@ impl Chain {
         while unpacked.end.is_none() && unpacked.bytes.len() < TOGETHER_BYTES {
             match self.add_batch(scanner, &mut unpacked) {
                 Ok(true) => {}
-                Ok(false) => unpacked.end = Some(Ok((self.at, self.oldest))),
+                Ok(false) => unpacked.end = Some(Ok(self.end())),
                 Err(error) => unpacked.end = Some(Err(error)),
             }
         }
@@ -142,8 +151,8 @@ impl Chain {
 
     /// False: the chain ends here.
     fn add_batch(&mut self, scanner: &mut Scanner<'_>, unpacked: &mut Batches) -> Result<bool> {
-        let Some(header) = scanner.batch(self.at)? else { return Ok(false) };
-        if !is_in_order(&self.control, &header, self.incarnation) {
+        let Some(header) = scanner.batch(self.place)? else { return Ok(false) };
+        if header.lsn != self.lsn || !is_in_order(&self.control, &header, self.incarnation) {
             return Ok(false);
         }
         self.segments.note(&header);
@@ -151,8 +160,13 @@ impl Chain {
         unpacked.batches.push((header, unpacked.bytes.len()));
         let under = self.segments.cipher.as_ref().and_then(|cipher| cipher.writes_under());
         self.oldest = self.oldest.min(Oldest::of(scanner.key(&header)?, under));
-        (self.at, self.incarnation) = (header.next(), header.incarnation);
+        (self.lsn, self.place) = (header.next(), header.next_place());
+        self.incarnation = header.incarnation;
         Ok(true)
+    }
+
+    fn end(&self) -> ChainEnd {
+        ChainEnd { lsn: self.lsn, place: self.place, oldest: self.oldest }
     }
 }
 

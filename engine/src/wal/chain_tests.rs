@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// A log of many batches, and its records.
-fn filled() -> (Arc<SimOs>, Records, WalAnchor) {
+fn filled() -> (Arc<SimOs>, Records, WalAnchor, Place) {
     let os = SimOs::new(1);
     let with = WalOptions { compression: Compression::Lz4, ..options() };
     let wal = Wal::create(os.clone(), with).unwrap();
@@ -21,8 +21,8 @@ fn filled() -> (Arc<SimOs>, Records, WalAnchor) {
         wal.flush_to(wal.end()).unwrap();
         wal.prepare_step().unwrap();
     }
-    let durable = wal.end();
-    (os, all, anchor_at(begin, durable))
+    let (durable, place) = wal.durable_end();
+    (os, all, anchor_at(begin, durable), place)
 }
 
 /// Visits so many records at most; answers what was seen.
@@ -40,7 +40,7 @@ fn visit(os: &Arc<SimOs>, anchor: WalAnchor, most: usize) -> (Result<()>, Record
 
 #[test]
 fn a_caller_that_fails_has_seen_what_came_before() {
-    let (os, all, anchor) = filled();
+    let (os, all, anchor, _) = filled();
     for most in [0, 1, 7, 150, 299] {
         let (outcome, found) = visit(&os, anchor, most);
         assert!(matches!(outcome, Err(Error::Interrupted)), "{outcome:?}");
@@ -53,10 +53,10 @@ fn a_caller_that_fails_has_seen_what_came_before() {
 
 #[test]
 fn a_disk_that_fails_shows_all_records_before_the_place() {
-    let (os, all, anchor) = filled();
+    let (os, all, anchor, end) = filled();
     let segment_bytes = options().segment_bytes;
     let mut seen = Vec::new();
-    for n in 0..all[299].0 .0 / segment_bytes {
+    for n in 0..end.0 / segment_bytes {
         let path = segment_path(Path::new(DIR), n);
         os.set_bad_place(&path, segment_bytes / 2, true);
         let (outcome, found) = visit(&os, anchor, usize::MAX);

@@ -11,40 +11,45 @@ use super::format::BatchHeader;
 use super::ring::{Leading, Piece, Sealed};
 use super::stats::count;
 use super::waiter::{Answer, Waiter};
+use super::Place;
 use crate::base::{Error, Lsn, Result};
 use crate::os::observe::{self, Wait};
 use crate::os::planted::{self, Bug};
 use crate::os::AlignedBuf;
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 
 /// Batches that are packed before they are written.
 const PACKED_MAX: usize = 16;
 
-/// What one write has.
-enum Stored<'a> {
-    /// Batches as they are in memory.
+/// What one write has: bytes that lie in one segment.
+struct Stored<'a> {
+    place: u64,
+    bytes: Bytes<'a>,
+}
+
+enum Bytes<'a> {
+    /// Of batches as they are in memory.
     Plain(Piece<'a>),
-    Packed {
-        lsn: u64,
-        bytes: AlignedBuf,
-    },
+    /// Of packed batches.
+    Packed(Arc<AlignedBuf>, Range<usize>),
 }
 
 impl Stored<'_> {
-    fn lsn(&self) -> u64 {
-        match self {
-            Stored::Plain(piece) => piece.lsn,
-            Stored::Packed { lsn, .. } => *lsn,
-        }
-    }
-
     fn bytes(&self) -> &[u8] {
-        match self {
-            Stored::Plain(piece) => piece.bytes(),
-            Stored::Packed { bytes, .. } => bytes,
+        match &self.bytes {
+            Bytes::Plain(piece) => piece.bytes(),
+            Bytes::Packed(buffer, range) => &buffer[range.clone()],
         }
     }
+}
+
+/// A finished batch, where it will stand, and its packed form if it has one.
+struct Placed<'a> {
+    batch: &'a Sealed,
+    header: BatchHeader,
+    packed: Option<AlignedBuf>,
 }
 
 /// Gives up the lead on every way out, also by a panic.
@@ -168,13 +173,11 @@ impl Wal {
         let mut leading = self.ring.lead();
         let mut batches = leading.sealed();
         let full = self.cut_to_room(&mut batches)?;
-        for batch in &batches {
-            leading.finish(batch, self.incarnation, self.durable().0);
-        }
         if let Some(last) = batches.last() {
-            if self.write_batches(&leading, &mut io, mode, &batches)? {
-                count(&self.counters.flushes_by_one_write, 1);
-            }
+            let (next_place, is_durable) =
+                self.write_batches(&mut leading, &mut io, mode, &batches)?;
+            count(&self.counters.flushes_by_one_write, u64::from(is_durable));
+            self.segments.set_next_place(next_place);
             leading.written(last.next());
         }
         if mode == Mode::Sync {
@@ -192,7 +195,9 @@ impl Wal {
     /// Makes missing segments; drops from the end the batches for which there is no room. The
     /// answer is the error of those, which stay sealed for a later round.
     fn cut_to_room(&self, batches: &mut Vec<Sealed>) -> Result<Option<Error>> {
-        let Some(to) = batches.last().map(Sealed::next) else { return Ok(None) };
+        let Some(to) = batches.last().map(|b| self.place_at_most(b.next())) else {
+            return Ok(None);
+        };
         if to <= self.segments.end() {
             return Ok(None);
         }
@@ -201,95 +206,124 @@ impl Wal {
             Ok(()) => Ok(None),
             Err(e @ Error::Full { .. }) => {
                 let room = self.segments.end();
-                batches.retain(|b| b.next() <= room);
+                batches.retain(|b| self.place_at_most(b.next()) <= room);
                 Ok(Some(e))
             }
             Err(e) => Err(e),
         }
     }
 
-    /// Writes finished batches; answers whether that made them durable.
+    /// Finishes and writes batches; answers the place after them, and whether they are durable by that.
     fn write_batches(
         &self,
-        leading: &Leading<'_>,
+        leading: &mut Leading<'_>,
         io: &mut Io,
         mode: Mode,
         batches: &[Sealed],
-    ) -> Result<bool> {
+    ) -> Result<(u64, bool)> {
+        let mut place = self.segments.next_place();
         // A packed batch has a buffer until it is written: not too many at a time.
         let mut groups = batches.chunks(PACKED_MAX).peekable();
         while let Some(group) = groups.next() {
-            let writes = self.stored(leading, io, group)?;
+            let mut placed = Vec::with_capacity(group.len());
+            for batch in group {
+                placed.push(self.placed(leading, io, batch, place)?);
+                place = placed.last().map_or(place, |placed| placed.header.next_place());
+            }
+            let writes = self.stored(leading, placed);
             // A data-sync write covers its own bytes only: what was written ahead needs a sync, and
             // one sync then serves for all.
             if let (Mode::Sync, true, None, [write]) =
                 (mode, io.unsynced.is_empty(), groups.peek(), &writes[..])
             {
                 self.write(write, true)?;
-                return Ok(true);
+                return Ok((place, true));
             }
             for write in &writes {
-                let number = self.segments.number_of(write.lsn());
+                let number = self.segments.number_of(write.place);
                 if !io.unsynced.contains(&number) {
                     io.unsynced.push(number);
                 }
                 self.write(write, false)?;
             }
         }
-        Ok(false)
+        Ok((place, false))
     }
 
-    /// Finished batches as they go to the files, packed where that pays.
-    fn stored<'a>(
+    /// Finishes a batch for `place`, and packs it where that pays.
+    fn placed<'a>(
         &self,
-        leading: &'a Leading<'_>,
+        leading: &mut Leading<'_>,
         io: &mut Io,
-        batches: &[Sealed],
-    ) -> Result<Vec<Stored<'a>>> {
-        let (Some(first), Some(last)) = (batches.first(), batches.last()) else {
-            return Ok(Vec::new());
-        };
-        let mut out = Vec::new();
-        let mut plain_from = first.start;
-        let plain = |from, to| leading.pieces(from, to).into_iter().map(Stored::Plain);
-        for batch in batches {
-            let (header, packed) = io.packer.pack(leading, batch)?;
-            count(&self.counters.record_bytes, batch.body_bytes());
-            count(&self.counters.record_stored_bytes, batch.stored_bytes(&header));
-            self.segments.note(&match planted::is(Bug::PackedTakenForPlain) {
-                true => BatchHeader { packed: None, ..header },
-                false => header,
-            });
-            let Some(bytes) = packed else { continue };
-            out.extend(plain(plain_from, batch.start));
-            out.extend(self.cut(batch.start, bytes));
-            plain_from = batch.next();
-        }
-        out.extend(plain(plain_from, last.next()));
-        Ok(out)
+        batch: &'a Sealed,
+        place: u64,
+    ) -> Result<Placed<'a>> {
+        leading.finish(batch, place, self.incarnation, self.durable().0);
+        let (header, packed) = io.packer.pack(leading, batch, place)?;
+        count(&self.counters.record_bytes, batch.body_bytes());
+        count(&self.counters.record_stored_bytes, batch.stored_bytes(&header));
+        self.segments.note(&match planted::is(Bug::PackedTakenForPlain) {
+            true => BatchHeader { packed: None, ..header },
+            false => header,
+        });
+        Ok(Placed { batch, header, packed })
     }
 
-    /// A batch that is not written as it is in memory, a piece for each segment that it is in.
-    fn cut(&self, mut lsn: u64, bytes: AlignedBuf) -> Vec<Stored<'static>> {
-        let segment_bytes = self.segments.segment_bytes;
-        let room = |lsn: u64| (segment_bytes - lsn % segment_bytes) as usize;
-        if bytes.len() <= room(lsn) {
-            return vec![Stored::Packed { lsn, bytes }];
-        }
+    /// What is to be written for batches that follow each other.
+    fn stored<'a>(&self, leading: &'a Leading<'_>, placed: Vec<Placed<'_>>) -> Vec<Stored<'a>> {
         let mut out = Vec::new();
-        let mut rest = &bytes[..];
-        while !rest.is_empty() {
-            let (piece, after) = rest.split_at(rest.len().min(room(lsn)));
-            let mut bytes = AlignedBuf::new(piece.len());
-            bytes.copy_from_slice(piece);
-            out.push(Stored::Packed { lsn, bytes });
-            (lsn, rest) = (lsn + piece.len() as u64, after);
+        let mut rest = &placed[..];
+        while let Some(first) = rest.first() {
+            let is_packed = first.packed.is_some();
+            let run = rest.iter().take_while(|p| p.packed.is_some() == is_packed).count();
+            let (these, after) = rest.split_at(run);
+            match is_packed {
+                true => self.cut(first.header.place, joined(these), &mut out),
+                false => self.cut_plain(leading, these, &mut out),
+            }
+            rest = after;
         }
         out
     }
 
+    fn cut_plain<'a>(
+        &self,
+        leading: &'a Leading<'_>,
+        placed: &[Placed<'_>],
+        out: &mut Vec<Stored<'a>>,
+    ) {
+        let (Some(first), Some(last)) = (placed.first(), placed.last()) else { return };
+        let (mut lsn, mut place) = (first.batch.start, first.header.place);
+        let end = last.batch.next();
+        while lsn < end {
+            let to = end.min(lsn + self.room_in_segment(place));
+            for piece in leading.pieces(lsn, to) {
+                let piece_place = place + (piece.lsn - lsn);
+                out.push(Stored { place: piece_place, bytes: Bytes::Plain(piece) });
+            }
+            place += to - lsn;
+            lsn = to;
+        }
+    }
+
+    /// Bytes that are not written as they are in memory, a piece for each segment that they are in.
+    fn cut(&self, place: u64, bytes: AlignedBuf, out: &mut Vec<Stored<'_>>) {
+        let bytes = Arc::new(bytes);
+        let mut from = 0;
+        while from < bytes.len() {
+            let place = place + from as u64;
+            let to = bytes.len().min(from + self.room_in_segment(place) as usize);
+            out.push(Stored { place, bytes: Bytes::Packed(Arc::clone(&bytes), from..to) });
+            from = to;
+        }
+    }
+
+    fn room_in_segment(&self, place: u64) -> u64 {
+        self.segments.segment_bytes - place % self.segments.segment_bytes
+    }
+
     fn write(&self, what: &Stored<'_>, durable: bool) -> Result<()> {
-        let Some((file, offset)) = self.segments.locate(what.lsn()) else {
+        let Some((file, offset)) = self.segments.locate(what.place) else {
             unreachable!("room was made before")
         };
         let bytes = what.bytes();
@@ -315,6 +349,19 @@ impl Wal {
     fn publish(&self, durable: u64) {
         assert!(durable >= self.durable().0);
         count(&self.counters.flushes, 1);
+        *self.durable_end.lock() = (Lsn(durable), Place(self.segments.next_place()));
         self.durable.store(durable, Ordering::Release);
     }
+}
+
+/// One buffer of packed batches.
+fn joined(placed: &[Placed<'_>]) -> AlignedBuf {
+    let buffers = || placed.iter().filter_map(|placed| placed.packed.as_ref());
+    let mut out = AlignedBuf::new(buffers().map(|buffer| buffer.len()).sum());
+    let mut at = 0;
+    for buffer in buffers() {
+        out[at..at + buffer.len()].copy_from_slice(buffer);
+        at += buffer.len();
+    }
+    out
 }

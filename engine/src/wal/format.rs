@@ -7,10 +7,12 @@
 //!                                  number u64, segment_bytes u64
 //!               then segment_bytes of the stream
 //! batch:  magic u32, check u32, lsn u64, incarnation u64, durable_before u64, length u32,
-//!         packed u24, codec u8 (+ 0x80 if encrypted); plain (both 0): records up to length, zeros up to the block's end;
-//!         packed: the compressed records up to packed, zeros up to the block's end, and then, up to
-//!         the block's end after length, whatever was there before;
-//!         encrypted: an envelope (`cipher`), then as packed, the records compressed or not
+//!         packed u24, codec u8 (+ 0x80 if encrypted), place u64;
+//!         plain (packed and codec 0): records up to length; packed: compressed records up to packed;
+//!         encrypted: an envelope (`cipher`), then as packed, the records compressed or not;
+//!         zeros up to the block's end, where the next batch begins
+//!         up to version 5 of the log, with another magic: no place, which is its LSN; after a packed batch the
+//!         blocks up to that of length keep what they had
 //! record: kind u8, payload length varint, check 3 bytes, payload
 //! ```
 //! Integers are little-endian. The check of a batch covers everything after it up to `length`, or up
@@ -23,11 +25,16 @@ use crate::base::compress::{decompress, CODEC_RAW};
 use crate::base::limits::RECORD_BYTES_MAX;
 use crate::base::{formats, Error, Lsn, Result, BLOCK_BYTES};
 use crate::cipher::{self, Cipher, ENVELOPE_BYTES};
+use crate::os::planted::{self, Bug};
 
 pub(super) const BLOCK: u64 = BLOCK_BYTES as u64;
 /// The stream starts after one unused block, so that no position in it is [`Lsn::ZERO`].
 pub(super) const STREAM_START: u64 = BLOCK;
-pub(super) const BATCH_HEADER_BYTES: u64 = 40;
+pub(super) const BATCH_HEADER_BYTES: u64 = 48;
+/// Of a batch that stands at its LSN.
+const OLD_HEADER_BYTES: u64 = 40;
+/// The part of a header after magic and check.
+const TAIL_BYTES: usize = BATCH_HEADER_BYTES as usize - 8;
 /// In front of the records of an encrypted batch: header and envelope.
 pub(super) const ENCRYPTED_HEAD_BYTES: u64 = BATCH_HEADER_BYTES + ENVELOPE_BYTES as u64;
 /// An open batch of this size is sealed by the next append: it bounds what a scan holds in
@@ -58,7 +65,8 @@ const ENCRYPTED: u8 = 0x80;
 
 const CONTROL_MAGIC: u32 = 0x4c57_4331;
 const SEGMENT_MAGIC: u32 = 0x4c57_5331;
-const BATCH_MAGIC: u32 = 0x4c57_4231;
+const OLD_BATCH_MAGIC: u32 = 0x4c57_4231;
+const BATCH_MAGIC: u32 = 0x4c57_4232;
 
 /// The first block boundary at or above `lsn`.
 pub(super) fn block_up(lsn: u64) -> u64 {
@@ -209,6 +217,10 @@ pub(super) struct Packed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BatchHeader {
     pub lsn: u64,
+    /// In the files.
+    pub place: u64,
+    /// The next batch begins where its bytes end. An older batch stands at its LSN, and so does the next.
+    pub is_dense: bool,
     pub incarnation: u64,
     pub durable_before: u64,
     /// Header and records, without padding.
@@ -227,6 +239,18 @@ impl BatchHeader {
         block_up(self.end())
     }
 
+    /// Place of the next batch.
+    pub fn next_place(&self) -> u64 {
+        match self.is_dense {
+            true => block_up(self.place + self.stored_bytes()),
+            false => self.next(),
+        }
+    }
+
+    pub fn header_bytes(&self) -> u64 {
+        header_bytes(self.is_dense)
+    }
+
     /// Bytes in the file, without padding: what the check covers.
     pub fn stored_bytes(&self) -> u64 {
         self.packed.map_or(self.length, |packed| packed.bytes)
@@ -235,8 +259,8 @@ impl BatchHeader {
     /// Where the first record stands in the batch as it is in memory.
     pub fn body_at(&self) -> u64 {
         match self.packed {
-            Some(Packed { is_encrypted: true, .. }) => ENCRYPTED_HEAD_BYTES,
-            _ => BATCH_HEADER_BYTES,
+            Some(Packed { is_encrypted: true, .. }) => self.header_bytes() + ENVELOPE_BYTES as u64,
+            _ => self.header_bytes(),
         }
     }
 
@@ -245,16 +269,19 @@ impl BatchHeader {
     }
 
     /// All but magic and check; what an encrypted batch is opened with.
-    pub fn tail(&self) -> [u8; 32] {
-        let mut out = [0; 32];
-        out[..8].copy_from_slice(&self.lsn.to_le_bytes());
-        out[8..16].copy_from_slice(&self.incarnation.to_le_bytes());
-        out[16..24].copy_from_slice(&self.durable_before.to_le_bytes());
-        out[24..28].copy_from_slice(&(self.length as u32).to_le_bytes());
-        if let Some(Packed { codec, is_encrypted, bytes }) = self.packed {
+    pub fn tail(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(TAIL_BYTES);
+        put_u64(&mut out, self.lsn);
+        put_u64(&mut out, self.incarnation);
+        put_u64(&mut out, self.durable_before);
+        put_u32(&mut out, self.length as u32);
+        let word = self.packed.map_or(0, |Packed { codec, is_encrypted, bytes }| {
             let codec = if is_encrypted { codec | ENCRYPTED } else { codec };
-            let word = bytes as u32 | u32::from(codec) << PACKED_BITS;
-            out[28..].copy_from_slice(&word.to_le_bytes());
+            bytes as u32 | u32::from(codec) << PACKED_BITS
+        });
+        put_u32(&mut out, word);
+        if self.is_dense {
+            put_u64(&mut out, self.place);
         }
         out
     }
@@ -265,10 +292,12 @@ impl BatchHeader {
         body: impl Iterator<Item = &'a [u8]>,
     ) -> [u8; BATCH_HEADER_BYTES as usize] {
         assert!(self.lsn % BLOCK == 0);
+        assert!(self.place % BLOCK == 0);
+        assert!(self.is_dense, "older batches are read only");
         assert!(self.durable_before <= self.lsn);
         assert!(self.length >= BATCH_HEADER_BYTES);
         assert!(self.length <= BATCH_BYTES_MAX);
-        assert!(self.packed.is_none_or(|packed| packed.fits(self.length)));
+        assert!(self.is_possible());
         let tail = self.tail();
         let mut bytes = 0;
         let check = body.fold(checksum(self.seed(), &tail), |check, piece| {
@@ -283,23 +312,38 @@ impl BatchHeader {
         out
     }
 
-    /// A header that claims to start a batch at `at`; its check is still to be verified.
-    pub fn decode(bytes: &[u8], at: u64) -> Option<BatchHeader> {
-        let mut r = Reader::new(bytes.get(..BATCH_HEADER_BYTES as usize)?, "log batch");
-        if r.u32().ok()? != BATCH_MAGIC {
-            return None;
-        }
+    /// A header that claims to start a batch at `place`; its check is still to be verified.
+    pub fn decode(bytes: &[u8], place: u64) -> Option<BatchHeader> {
+        let mut r = Reader::new(bytes, "log batch");
+        let is_dense = match r.u32().ok()? {
+            BATCH_MAGIC => true,
+            OLD_BATCH_MAGIC => false,
+            _ => return None,
+        };
         let _check = r.u32().ok()?;
-        let header = BatchHeader {
+        let mut header = BatchHeader {
             lsn: r.u64().ok()?,
+            place,
+            is_dense,
             incarnation: r.u64().ok()?,
             durable_before: r.u64().ok()?,
             length: u64::from(r.u32().ok()?),
             packed: packed_of(r.u32().ok()?),
         };
-        let in_range = (BATCH_HEADER_BYTES..=BATCH_BYTES_MAX).contains(&header.length);
-        let fits = header.packed.is_none_or(|packed| packed.fits(header.length));
-        (header.lsn == at && header.durable_before <= at && in_range && fits).then_some(header)
+        header.place = if is_dense { r.u64().ok()? } else { header.lsn };
+        let is_here = header.place == place || planted::is(Bug::BatchOfEarlierLifeTaken);
+        (is_here && header.is_possible()).then_some(BatchHeader { place, ..header })
+    }
+
+    /// Numbers that a batch can have.
+    fn is_possible(&self) -> bool {
+        let head = self.header_bytes();
+        self.lsn % BLOCK == 0
+            // So sums do not overflow.
+            && self.lsn <= u64::MAX / 2
+            && self.durable_before <= self.lsn
+            && (head..=BATCH_BYTES_MAX).contains(&self.length)
+            && self.packed.is_none_or(|packed| packed.fits(self.length, head))
     }
 
     /// Whether `bytes`, the whole batch as it stands in the file, without padding, is what was
@@ -312,15 +356,22 @@ impl BatchHeader {
 }
 
 impl Packed {
-    /// Whether a batch of this length can stand so in the file.
-    fn fits(&self, length: u64) -> bool {
+    /// Whether a batch of this length, with such a header, can stand so in the file.
+    fn fits(&self, length: u64, head: u64) -> bool {
+        let encrypted_head = head + ENVELOPE_BYTES as u64;
         match (self.is_encrypted, self.codec) {
-            (true, CODEC_RAW) => self.bytes == length && length >= ENCRYPTED_HEAD_BYTES,
-            (true, _) => (ENCRYPTED_HEAD_BYTES..length).contains(&self.bytes),
-            (false, codec) => {
-                (BATCH_HEADER_BYTES..length).contains(&self.bytes) && codec != CODEC_RAW
-            }
+            (true, CODEC_RAW) => self.bytes == length && length >= encrypted_head,
+            (true, _) => (encrypted_head..length).contains(&self.bytes),
+            (false, codec) => (head..length).contains(&self.bytes) && codec != CODEC_RAW,
         }
+    }
+}
+
+fn header_bytes(is_dense: bool) -> u64 {
+    if is_dense {
+        BATCH_HEADER_BYTES
+    } else {
+        OLD_HEADER_BYTES
     }
 }
 
@@ -347,7 +398,7 @@ pub(super) fn unpack(
     out.clear();
     out.resize(header.length as usize, 0);
     let body = &mut out[header.body_at() as usize..];
-    let form = bytes.get(BATCH_HEADER_BYTES as usize..packed.bytes as usize).unwrap_or_default();
+    let form = bytes.get(header.header_bytes() as usize..packed.bytes as usize).unwrap_or_default();
     let opened = match packed.is_encrypted {
         true => Some(cipher::decrypt_with(cipher, &header.tail(), form)?),
         false => None,
@@ -487,9 +538,15 @@ mod tests {
 
     #[test]
     fn a_batch_of_another_incarnation_or_place_does_not_verify() {
-        let (incarnation, durable_before) = (3, 4096);
-        let header =
-            BatchHeader { lsn: 8192, incarnation, durable_before, length: 45, packed: None };
+        let header = BatchHeader {
+            lsn: 12_288,
+            place: 8192,
+            is_dense: true,
+            incarnation: 3,
+            durable_before: 4096,
+            length: 53,
+            packed: None,
+        };
         let mut bytes = header.encode([&b"ab"[..], b"cde"].into_iter()).to_vec();
         bytes.extend_from_slice(b"abcde");
         assert_eq!(BatchHeader::decode(&bytes, 8192), Some(header));
@@ -497,7 +554,7 @@ mod tests {
         assert!(BatchHeader::decode(&bytes, 4096).is_none());
         let other = BatchHeader { incarnation: 4, ..header };
         assert!(!other.verify(&bytes));
-        bytes[44] ^= 1;
+        bytes[52] ^= 1;
         assert!(!header.verify(&bytes));
     }
 

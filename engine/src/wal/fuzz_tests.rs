@@ -39,7 +39,15 @@ fn fuzz_log_batches() {
     }
     let length = BATCH_HEADER_BYTES + body.len() as u64;
     let (incarnation, durable_before) = (3, 4096);
-    let header = BatchHeader { lsn: at, incarnation, durable_before, length, packed: None };
+    let header = BatchHeader {
+        lsn: at,
+        place: at,
+        is_dense: true,
+        incarnation,
+        durable_before,
+        length,
+        packed: None,
+    };
     let mut batch = header.encode([&body[..]].into_iter()).to_vec();
     batch.extend_from_slice(&body);
     fuzz("log batches", &[batch], &mut |bytes| {

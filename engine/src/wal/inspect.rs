@@ -3,10 +3,9 @@
 use super::append::{control_path, Wal};
 use super::format::{Control, BLOCK, STREAM_START};
 use super::read::visit_records;
-use super::recover::{choose_files, open_files, read_control};
-use super::scanner::Scanner;
-use super::segments::Segments;
-use super::RecordRef;
+use super::recover::{choose_files, open_files, read_control, Chosen};
+use super::scanner::{Scanner, Spot};
+use super::{Place, RecordRef};
 use crate::base::{Error, Lsn, Result};
 use crate::cipher::Cipher;
 use crate::os::{AlignedBuf, File, OpenMode, Os};
@@ -27,8 +26,8 @@ pub enum SegmentState {
 pub struct SegmentInfo {
     pub number: u64,
     pub path: PathBuf,
-    pub first: Lsn,
-    pub end: Lsn,
+    /// Without its header.
+    pub bytes: u64,
     pub state: SegmentState,
 }
 
@@ -50,12 +49,11 @@ pub struct WalPosition {
     pub written: Lsn,
     pub end: Lsn,
     /// Segments exist up to here.
-    pub room: Lsn,
+    pub room: Place,
 }
 
 fn info(number: u64, path: PathBuf, segment_bytes: u64, state: SegmentState) -> SegmentInfo {
-    let first = Lsn(number * segment_bytes);
-    SegmentInfo { number, path, first, end: Lsn(first.0 + segment_bytes), state }
+    SegmentInfo { number, path, bytes: segment_bytes, state }
 }
 
 /// Describes the log in `dir` without opening it for work.
@@ -127,13 +125,15 @@ pub fn scan_files(
     let control = read_control(&*file)?;
     let files = open_files(&**os, dir, control.segment_bytes)?;
     let from = from.0.max(STREAM_START);
-    let (first, run, _) = choose_files(dir, files, from, control.segment_bytes)?;
-    let segments = Segments::new(Arc::clone(os), dir.to_owned(), control.segment_bytes, first, run)
-        .with_cipher(cipher);
+    let Chosen { segments, .. } =
+        choose_files(os, dir, files, from, control.segment_bytes, &cipher)?;
     let mut scanner = Scanner::new(&segments, segments.end());
-    let start = scanner.find_batch(from)?.unwrap_or(from / BLOCK * BLOCK);
+    let (start, mut place) = match scanner.find_batch(from)? {
+        Spot::Batch(note) => (note.lsn, note.place),
+        Spot::End(place) => (from, place),
+    };
     let mut at = start;
-    while let Some(header) = scanner.batch(at)? {
+    while let Some(header) = scanner.batch(place)?.filter(|header| header.lsn == at) {
         let info = BatchInfo {
             lsn: Lsn(header.lsn),
             end: Lsn(header.end()),
@@ -149,7 +149,7 @@ pub fn scan_files(
             let end = Lsn(lsn.0 + record.payload.len() as u64);
             visitor.record(lsn, end, record)
         })?;
-        at = header.next();
+        (at, place) = (header.next(), header.next_place());
     }
     Ok(LogEnd { from: Lsn(start), end: Lsn(at), stopped: false })
 }
@@ -171,7 +171,7 @@ impl Wal {
             durable: self.durable(),
             written: Lsn(self.ring.written()),
             end: self.end(),
-            room: Lsn(self.segments.end()),
+            room: Place(self.segments.end()),
         }
     }
 

@@ -1,18 +1,21 @@
 //! Room `wal`: when bytes become durable.
 //!
-//! One endless stream of bytes; an LSN is a physical position in it, so that any record can be
-//! read alone. The stream is cut into *batches*, each of which starts at a block boundary with a
-//! header and ends with zeros up to the next block. Files hold consecutive *segments* of it.
+//! One endless stream of bytes; an LSN is a position in it as it is in memory. The stream is cut into
+//! *batches*, each of which starts at a block boundary with a header and ends with zeros up to the next
+//! block. The files hold the batches one after the other, packed where that pays, and so a batch has a
+//! *place* there, too; notes of each segment file lead from an LSN to its batch ([`notes`]), so that any
+//! record can be read alone.
 //!
 //! Invariants:
 //! 1. Every byte of the stream below [`Wal::end`] belongs to exactly one batch: header, records,
 //!    padding. A block that holds acknowledged records is never written again.
-//! 2. A record starts in the segment in which its batch starts; a batch that crosses a segment
-//!    boundary holds exactly one record. So a scan from a kept record needs kept segments only.
+//! 2. Batches follow each other in the files without a gap, whatever segments they begin and end in. The
+//!    segment in which the batch of a kept position begins is kept. Batches that an older release has
+//!    written stand at places equal to their LSNs, with gaps after packed ones.
 //! 3. `oldest <= durable <= written <= end`. `durable` and `written` lie on batch boundaries.
 //! 4. `durable` passes a batch only after a data-sync write of all of it, or after a sync of each
 //!    file it lies in that began when its writes had returned.
-//! 5. A batch carries its LSN, its incarnation (a number new at every open, which seeds its
+//! 5. A batch carries its LSN, its place, its incarnation (a number new at every open, which seeds its
 //!    checksum) and the durable LSN at its writing. At or above the LSN where the newest
 //!    incarnation began only its own batches are valid; below it incarnations never decrease.
 //!    The upper half of the number is drawn at creation: a batch of another log is never valid.
@@ -24,10 +27,8 @@
 //!    soon goes), has its header and its name durable before the first batch in it is written. No room
 //!    for one, on the disk or in the table of open files, is [`Full`](crate::base::Error::Full) and may
 //!    be tried again. Any other failed write or sync poisons the log for ever.
-//! 9. A packed batch has the LSNs that it would have if it was plain: it takes fewer blocks at the same
-//!    place, and the rest of its blocks keep what they had, perhaps a batch of an earlier life of the
-//!    log. So a batch is found by the notes of its segment (`forms.rs`) or by a walk from the first
-//!    one of the segment, never by looking at the blocks before a position.
+//! 9. A batch takes no more room in the files than in memory. So what is appended and not written has room
+//!    where its bytes in memory would have.
 //! 10. Nobody waits in [`Wal::append`]: it takes the reservation mutex for arithmetic only.
 //!
 //! Life of a batch: *open* (`Ring::append` reserves and copies into it) -> *sealed* (`Ring::seal`,
@@ -35,7 +36,7 @@
 //! all copies done, header and padding in place) -> *written* (`Leading::written`) -> *durable*
 //! (`Wal::publish`). One thread, the flush leader, makes the last three steps at a time.
 //!
-//! Lock order: election, io, ring leader, reservation, cache, segments' maintenance, segments' set.
+//! Lock order: election, io, ring leader, reservation, cache, segments' maintenance, segments' set, segments' notes.
 
 mod ahead;
 mod append;
@@ -43,10 +44,10 @@ mod chain;
 mod election;
 mod flush;
 mod format;
-mod forms;
 #[cfg(test)]
 mod fuzz_tests;
 mod inspect;
+mod notes;
 mod pack;
 mod pinned;
 mod read;
@@ -114,6 +115,11 @@ impl WalOptions {
         }
     }
 }
+
+/// A position in the files of the log, of all that ever were, one after the other. Packed batches take less
+/// there than in memory, so it grows more slowly than the LSN.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place(pub u64);
 
 /// What an append returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! The packed form of a batch: its records compressed, where that takes fewer blocks of the file, and
-//! encrypted if encryption is on. In memory, and for every LSN, the batch stays as it is: the blocks that
-//! it saves are skipped.
+//! encrypted if encryption is on. In memory, and for every LSN, the batch stays as it is; the next one follows
+//! it in the files.
 
 use super::format::{
     block_up, BatchHeader, Packed, BATCH_HEADER_BYTES, BLOCK, ENCRYPTED_HEAD_BYTES,
@@ -26,21 +26,19 @@ impl Packer {
         Packer { how, cipher, batch: Vec::new(), form: Vec::new() }
     }
 
-    /// The header of a finished batch, and its packed form with zeros up to the end of a block; none if
-    /// that saves no block, or cannot be made, and the batch is not to be encrypted. One that crosses a
-    /// segment's boundary is not compressed, so no packed batch crosses one.
+    /// The header of a finished batch at `place`, and its packed form with zeros up to the end of a block;
+    /// none if that saves no block, or cannot be made, and the batch is not to be encrypted.
     pub fn pack(
         &mut self,
         leading: &Leading<'_>,
         batch: &Sealed,
+        place: u64,
     ) -> Result<(BatchHeader, Option<AlignedBuf>)> {
         let pieces = leading.pieces(batch.start, batch.next());
-        let header = pieces.first().and_then(|p| BatchHeader::decode(p.bytes(), batch.start));
+        let header = pieces.first().and_then(|p| BatchHeader::decode(p.bytes(), place));
         let Some(header) = header else { unreachable!("the batch is finished") };
         let blocks_bytes = batch.next() - batch.start;
-        let stays = self.how == Compression::None
-            || blocks_bytes == BLOCK
-            || leading.crosses_segment(batch);
+        let stays = self.how == Compression::None || blocks_bytes == BLOCK;
         let is_encrypted = self.cipher.is_some();
         if stays && !is_encrypted {
             return Ok((header, None));

@@ -1,4 +1,4 @@
-//! Packed batches: the same records at the same places, in fewer blocks.
+//! Packed batches: the same records at the same positions, in fewer blocks.
 
 use super::format::BLOCK;
 use super::segments::segment_path;
@@ -57,7 +57,7 @@ fn check_reads(wal: &Wal, all: &Records) -> Result<()> {
 }
 
 #[test]
-fn packed_records_are_where_plain_ones_are() {
+fn packed_records_have_the_positions_of_plain_ones() {
     let (os, plain_os) = (SimOs::new(1), SimOs::new(1));
     let wal = Wal::create(os.clone(), packed()).unwrap();
     let plain = Wal::create(plain_os, options()).unwrap();
@@ -94,10 +94,10 @@ fn one_read_notes_its_whole_segment() {
     let (end, durable) = (wal.end(), wal.durable());
     drop(wal);
     let (wal, _) = recover(&os, anchor_at(end, durable)).unwrap();
-    let known = |lsn: Lsn| wal.segments.batch_start(lsn.0).is_some();
+    let known = |lsn: Lsn| wal.segments.find(lsn.0).is_some();
     assert!(!known(all[0].0), "recovery began at the end");
     wal.read(all[0].0).unwrap();
-    let segment = |lsn: Lsn| wal.segments.number_of(lsn.0);
+    let segment = |lsn: Lsn| wal.segments.start_before(lsn.0);
     let mut beside =
         all.iter().map(|record| record.0).filter(|&lsn| segment(lsn) == segment(all[0].0));
     assert!(beside.clone().count() > 5);
@@ -105,7 +105,7 @@ fn one_read_notes_its_whole_segment() {
 }
 
 #[test]
-fn what_a_packed_batch_left_in_its_blocks_is_not_taken_for_a_batch() {
+fn a_batch_of_an_earlier_life_after_the_end_is_not_taken_for_one() {
     let os = SimOs::new(2);
     let wal = Wal::create(os.clone(), options()).unwrap();
     let durable = wal.append(1, &[b"kept"]);

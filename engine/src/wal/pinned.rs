@@ -3,8 +3,9 @@
 use super::append::control_path;
 use super::format::{decode_segment_header, encode_segment_header, BLOCK};
 use super::recover::read_control;
-use super::segments::{place_of, segment_path};
-use crate::base::{Error, Lsn, Result};
+use super::segments::segment_path;
+use super::Place;
+use crate::base::{Error, Result};
 use crate::os::{AlignedBuf, File, OpenMode, Os};
 use std::path::{Path, PathBuf};
 
@@ -17,8 +18,8 @@ pub struct SegmentPart {
     pub bytes: u64,
 }
 
-/// What is to be copied of a log. A copy begins with the segment of its first position: records in a
-/// packed batch are found from the first batch of their segment on.
+/// What is to be copied of a log. A copy begins with a segment: batches are found from the first one of
+/// their segment on.
 pub struct PinnedLog {
     dir: PathBuf,
     segment_bytes: u64,
@@ -40,14 +41,9 @@ impl PinnedLog {
         BLOCK + self.segment_bytes
     }
 
-    /// The start of the segment that holds `from`.
-    pub fn start(&self, from: Lsn) -> Lsn {
-        Lsn(from.0 / self.segment_bytes * self.segment_bytes)
-    }
-
-    /// The pieces from `from` to `to`, which end at blocks; headers come with the first piece of each
+    /// The pieces from `from` to `to`, which lie at blocks; headers come with the first piece of each
     /// segment.
-    pub fn parts(&self, from: Lsn, to: Lsn) -> Vec<SegmentPart> {
+    pub fn parts(&self, from: Place, to: Place) -> Vec<SegmentPart> {
         assert!(from.0 % BLOCK == 0 && to.0 % BLOCK == 0);
         let mut parts = Vec::new();
         let mut at = from.0;
@@ -68,7 +64,7 @@ impl PinnedLog {
 
     /// A segment in which nothing was written, for a copy that ends where its first segment begins: its
     /// path and its header.
-    pub fn empty_segment(&self, at: Lsn) -> (PathBuf, AlignedBuf) {
+    pub fn empty_segment(&self, at: Place) -> (PathBuf, AlignedBuf) {
         let number = at.0 / self.segment_bytes;
         let mut header = AlignedBuf::new(BLOCK as usize);
         encode_segment_header(&mut header, number, self.segment_bytes);
@@ -82,7 +78,7 @@ impl PinnedLog {
         match decode_segment_header(&header)? == (number, self.segment_bytes) {
             true => Ok(()),
             false => {
-                let place = place_of(&self.dir, self.segment_bytes, number * self.segment_bytes);
+                let place = file.path().display().to_string();
                 Err(Error::corrupt("a segment of the log was reused while it was copied", place))
             }
         }

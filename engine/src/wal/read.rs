@@ -4,7 +4,8 @@ use super::append::Wal;
 use super::format::{
     block_down, block_up, corrupt, BatchHeader, Frame, BLOCK, FRAME_HEAD_BYTES_MAX,
 };
-use super::scanner::Scanner;
+use super::notes::BatchNote;
+use super::scanner::{Scanner, Spot};
 use super::stats::count;
 use super::{Record, RecordRef};
 use crate::base::{Error, Lsn, Result};
@@ -43,7 +44,7 @@ impl Wal {
 
     /// The batch around `lsn`, which has left the memory, if it is packed.
     pub(super) fn unpacked(&self, lsn: Lsn) -> Result<Option<Unpacked>> {
-        if self.segments.is_plain(lsn.0) {
+        if self.segments.find(lsn.0).is_some_and(|note| !note.is_packed) {
             return Ok(None);
         }
         let result = self.read_batch(lsn.0);
@@ -51,14 +52,16 @@ impl Wal {
     }
 
     fn read_batch(&self, lsn: u64) -> Result<Option<Unpacked>> {
-        let mut scanner = Scanner::single(&self.segments, self.ring.written());
-        let Some(start) = scanner.find_batch(lsn)? else { return Err(corrupt("no batch", lsn)) };
-        let Some(header) = scanner.batch(start)? else { return Err(corrupt("batch damaged", lsn)) };
+        let mut scanner = Scanner::single(&self.segments, self.segments.next_place());
+        let Spot::Batch(BatchNote { place, .. }) = scanner.find_batch(lsn)? else {
+            return Err(corrupt("no batch", lsn));
+        };
+        let Some(header) = scanner.batch(place)? else { return Err(corrupt("batch damaged", lsn)) };
         if header.packed.is_none() {
             return Ok(None);
         }
         let bytes = scanner.into_bytes(&header)?;
-        Ok(Some(Unpacked { start, body_at: header.body_at(), bytes }))
+        Ok(Some(Unpacked { start: header.lsn, body_at: header.body_at(), bytes }))
     }
 
     /// The record, if it has not left the memory yet; `lsn` is kept.
@@ -87,16 +90,19 @@ impl Wal {
         checked(frame, payload, lsn).map(Some)
     }
 
-    /// From a plain batch.
+    /// From a plain batch, which is noted.
     fn read_plain(&self, lsn: u64) -> Result<Record> {
-        let start = block_down(lsn);
-        let to = (start + FIRST_READ_BYTES).min(self.ring.written());
+        let Some(note) = self.segments.find(lsn) else { return Err(corrupt("no batch", lsn)) };
+        let batch_end = note.place + note.stored_bytes;
+        let at = note.place + (lsn - note.lsn);
+        let start = block_down(at);
+        let to = (start + FIRST_READ_BYTES).min(batch_end);
         let mut buf = AlignedBuf::new((to - start) as usize);
         self.segments.read(start, &mut buf)?;
-        let skip = (lsn - start) as usize;
+        let skip = (at - start) as usize;
         let mut frame = Frame::decode(&buf[skip..], lsn)?;
-        let end = lsn + frame.bytes() as u64;
-        if end > self.ring.written() {
+        let end = at + frame.bytes() as u64;
+        if end > batch_end {
             return Err(corrupt("record too long", lsn));
         }
         if end > to {
@@ -120,14 +126,14 @@ impl Wal {
             return Ok(());
         }
         self.write_to(Lsn(to))?;
-        let mut scanner = Scanner::new(&self.segments, self.ring.written());
+        let mut scanner = Scanner::new(&self.segments, self.segments.next_place());
         let kept = |e: Error| if from < self.oldest() { Error::NotRetained } else { e };
-        let mut at = match scanner.find_batch(from.0).map_err(kept)? {
-            Some(at) => at,
-            None => return Err(kept(corrupt("no batch", from.0))),
+        let (mut at, mut place) = match scanner.find_batch(from.0).map_err(kept)? {
+            Spot::Batch(note) => (note.lsn, note.place),
+            Spot::End(_) => return Err(kept(corrupt("no batch", from.0))),
         };
         while at < to {
-            let Some(header) = scanner.batch(at).map_err(kept)? else {
+            let Some(header) = scanner.batch(place).map_err(kept)?.filter(|h| h.lsn == at) else {
                 return Err(self.segments.at_place(at, kept(corrupt("batch damaged", at))));
             };
             let body = scanner.bytes(&header).map_err(kept)?;
@@ -135,7 +141,7 @@ impl Wal {
                 return Err(Error::NotRetained);
             }
             visit_records(&header, body, from.0, to, visit)?;
-            at = header.next();
+            (at, place) = (header.next(), header.next_place());
         }
         Ok(())
     }

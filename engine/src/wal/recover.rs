@@ -5,20 +5,23 @@
 //! 2. The chain of valid batches from the anchor on is visited; its end is the log's end.
 //! 3. An end below what is known durable is refused, and so is one with a batch of the newest
 //!    incarnation after it that says more was durable.
-//! 4. Batches that the scan accepted are synced: after a mere end of the process some may still be
-//!    volatile, and all that follows will rely on it.
+//! 4. Batches after the end are cleared, and those that the scan accepted are synced: after a mere end of the
+//!    process some may still be volatile, and all that follows will rely on it.
 //! 5. The new incarnation is made durable; only then appends begin after the end.
 
 use super::append::{check_options, control_path, encrypts, write_control, Wal};
-use super::chain::{follow, is_of_this_log};
+use super::chain::{follow, is_of_this_log, ChainEnd};
 use super::format::{decode_segment_header, BatchHeader, Control, BLOCK, STREAM_START};
 use super::read::Visit;
-use super::scanner::Scanner;
-use super::segments::{place_of, segment_number, segment_path, Segments};
+use super::scanner::{find_starts, Scanner};
+use super::segments::{segment_number, segment_path, shown, Segments};
 use super::{WalAnchor, WalOptions};
 use crate::base::{Error, Result};
+use crate::cipher::Cipher;
+use crate::os::planted::{self, Bug};
 use crate::os::{AlignedBuf, File, OpenMode, Os};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -39,30 +42,28 @@ impl Wal {
             return Err(Error::corrupt("log anchor out of order", format!("{anchor:?}")));
         }
         let files = open_files(&*os, &options.dir, control.segment_bytes)?;
-        check_names(&files, from / control.segment_bytes)?;
-        let (first, run, strays) = choose_files(&options.dir, files, from, control.segment_bytes)?;
+        let Chosen { segments, strays } =
+            choose_files(&os, &options.dir, files, from, control.segment_bytes, &options.cipher)?;
         let segment_bytes = control.segment_bytes;
-        let segments =
-            Segments::new(Arc::clone(&os), options.dir.clone(), segment_bytes, first, run)
-                .with_cipher(options.cipher.clone());
-        let segments = Arc::new(segments);
 
-        let (end, oldest) = follow(&segments, &control, from, visit)
+        let ChainEnd { lsn: end, place, oldest } = follow(&segments, &control, from, visit)
             .map_err(|error| segments.at_place(from, error))?;
         let known_durable = anchor.durable.0.max(control.start);
         if end < known_durable {
             return Err(Error::corrupt(
                 format!("the log ends at {end} but was durable up to {known_durable}"),
-                place_of(&options.dir, segment_bytes, end),
+                shown(&options.dir, segment_bytes, place, end),
             ));
         }
         check_no_gap(&options.dir, segment_bytes, &segments, &strays)?;
         let named = |error| segments.at_place(end, error);
-        check_behind_end(&segments, &control, end).map_err(named)?;
-        for stray in strays.iter().filter(|s| s.number >= end / segment_bytes) {
+        let after_end = check_behind_end(&segments, &control, end, place).map_err(named)?;
+        for stray in strays.iter().filter(|s| s.number >= place / segment_bytes) {
             check_stray(&control, stray, end, segment_bytes).map_err(named)?;
         }
+        clear_behind_end(&segments, &after_end)?;
         sync_tail(&segments, from)?;
+        segments.begin_at(place);
         remove_strays(&*os, &options.dir, &strays)?;
         let Some(incarnation) = control.incarnation.checked_add(1) else {
             return Err(Error::corrupt("incarnation number", "log control file"));
@@ -167,35 +168,57 @@ fn check_names(files: &BTreeMap<u64, Found>, needed: u64) -> Result<()> {
     Ok(())
 }
 
-/// Number of the first file of a run, the run, and all other files.
-pub(super) type Chosen = (u64, VecDeque<Arc<dyn File>>, Vec<Found>);
+/// The files of a log, and all others.
+pub(super) struct Chosen {
+    pub segments: Arc<Segments>,
+    pub strays: Vec<Found>,
+}
 
-/// The longest run of intact consecutive files around the position `from`, and all other files.
+/// Of the runs of intact consecutive files the one in which the batch around `from` starts.
 pub(super) fn choose_files(
+    os: &Arc<dyn Os>,
     dir: &Path,
-    mut files: BTreeMap<u64, Found>,
+    files: BTreeMap<u64, Found>,
     from: u64,
     segment_bytes: u64,
+    cipher: &Option<Arc<Cipher>>,
 ) -> Result<Chosen> {
-    let is_intact = |n: u64| files.get(&n).is_some_and(|f| f.intact);
-    let mut first = from / segment_bytes;
-    // The log may end exactly where a segment does.
-    if !is_intact(first) && from % segment_bytes == 0 && first > 0 {
-        first -= 1;
+    let mut best: Option<(u64, Arc<Segments>)> = None;
+    for run in runs(&files) {
+        let opened =
+            run.clone().filter_map(|n| files.get(&n)).map(|f| Arc::clone(&f.file)).collect();
+        let segments =
+            Segments::new(Arc::clone(os), dir.to_owned(), segment_bytes, run.start, opened)
+                .with_cipher(cipher.clone());
+        find_starts(&segments)?;
+        // A log in which nothing was written yet has no batch there.
+        let is_new = run.start == 0 && from == STREAM_START;
+        let place = segments.start_before(from).or(is_new.then_some(STREAM_START));
+        if let Some(place) = place.filter(|&p| best.as_ref().is_none_or(|(before, _)| *before < p))
+        {
+            best = Some((place, Arc::new(segments)));
+        }
     }
-    if !is_intact(first) {
+    let Some((place, segments)) = best else {
         let what = "the segment where recovery starts is missing or damaged";
-        return Err(Error::corrupt(what, place_of(dir, segment_bytes, from)));
+        return Err(Error::corrupt(what, format!("log position {from} in {}", dir.display())));
+    };
+    let numbers = segments.numbers();
+    check_names(&files, place / segment_bytes)?;
+    let strays = files.into_iter().filter(|(n, _)| !numbers.contains(n)).map(|(_, f)| f).collect();
+    Ok(Chosen { segments, strays })
+}
+
+/// Runs of intact files with consecutive numbers.
+fn runs(files: &BTreeMap<u64, Found>) -> Vec<Range<u64>> {
+    let mut runs: Vec<Range<u64>> = Vec::new();
+    for &number in files.iter().filter(|(_, found)| found.intact).map(|(number, _)| number) {
+        match runs.last_mut().filter(|run| run.end == number) {
+            Some(run) => run.end += 1,
+            None => runs.push(number..number + 1),
+        }
     }
-    let mut end = first + 1;
-    while is_intact(end) {
-        end += 1;
-    }
-    while first > 0 && is_intact(first - 1) {
-        first -= 1;
-    }
-    let run = (first..end).filter_map(|n| files.remove(&n)).map(|f| f.file).collect();
-    Ok((first, run, files.into_values().collect()))
+    runs
 }
 
 /// Segments come into being one after the other, each with a durable name before the next. So one
@@ -230,22 +253,40 @@ fn acknowledged_behind(header: &BatchHeader, end: u64) -> Error {
 }
 
 /// Looks at every block after the end for a batch that proves the end wrong. Batches that were
-/// in flight together with the torn one are no proof.
-fn check_behind_end(segments: &Segments, control: &Control, end: u64) -> Result<()> {
+/// in flight together with the torn one are no proof: answers their places.
+fn check_behind_end(
+    segments: &Segments,
+    control: &Control,
+    end: u64,
+    place: u64,
+) -> Result<Vec<u64>> {
     let mut scanner = Scanner::new(segments, segments.end());
-    let mut at = end;
+    let (mut at, mut found) = (place, Vec::new());
     while at < segments.end() {
         if let Some(header) = scanner.batch(at)? {
             if !is_of_this_log(control, &header) {
-                let place = format!("log position {at}");
+                let place = format!("log position {}", header.lsn);
                 return Err(Error::corrupt("a batch of another log", place));
             }
             let newest = header.incarnation == control.incarnation;
             if header.incarnation > control.incarnation || newest && header.durable_before > end {
                 return Err(acknowledged_behind(&header, end));
             }
+            found.push(at);
         }
         at += BLOCK;
+    }
+    Ok(found)
+}
+
+/// Makes batches after the end unreadable. Their positions will be given to others, at other places: so what is
+/// in a segment would not tell any more which positions it holds.
+fn clear_behind_end(segments: &Segments, places: &[u64]) -> Result<()> {
+    let zeros = AlignedBuf::new(BLOCK as usize);
+    for &place in places.iter().filter(|_| !planted::is(Bug::BatchAfterEndKept)) {
+        if let Some((file, offset)) = segments.locate(place) {
+            file.write_at(&zeros, offset)?;
+        }
     }
     Ok(())
 }
@@ -275,7 +316,8 @@ fn check_stray(control: &Control, stray: &Found, end: u64, segment_bytes: u64) -
 
 /// Spares too: their headers may be as volatile as the last batches.
 fn sync_tail(segments: &Segments, from: u64) -> Result<()> {
-    for number in segments.number_of(from)..segments.number_of(segments.end()) {
+    for number in segments.number_of(segments.place_near(from))..segments.number_of(segments.end())
+    {
         segments.sync(number)?;
     }
     Ok(())

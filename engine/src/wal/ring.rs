@@ -96,7 +96,6 @@ impl Chunk {
 /// Sizes that shape the stream and its cache.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RingSizes {
-    pub segment_bytes: u64,
     pub chunk_bytes: u64,
     pub cache_bytes: u64,
     /// Before the records of a batch: its header, and room for an envelope if batches are encrypted.
@@ -204,7 +203,6 @@ impl Ring {
     pub fn new(start: u64, geometry: RingSizes) -> Ring {
         assert!(start % BLOCK == 0);
         assert!(geometry.chunk_bytes % BLOCK == 0);
-        assert!(geometry.segment_bytes % BLOCK == 0);
         let base = start - start % geometry.chunk_bytes;
         let tail = Arc::new(Chunk::new(base, geometry.chunk_bytes));
         let reserve = Reserve {
@@ -240,12 +238,11 @@ impl Ring {
     }
 
     fn reserve(&self, kind: u8, bytes: u64) -> Reservation {
-        let segment = |lsn: u64| lsn / self.geometry.segment_bytes;
         let mut reserve = self.reserve.lock();
         let r = &mut *reserve;
         let end = r.next + bytes;
         let too_long = end - r.start > BATCH_TARGET_BYTES;
-        if !r.is_empty() && (too_long || segment(end - 1) != segment(r.start)) {
+        if !r.is_empty() && too_long {
             r.seal();
         }
         let (lsn, end) = (r.next, r.next + bytes);
@@ -259,9 +256,6 @@ impl Ring {
         let copies = Arc::clone(&r.open);
         r.appended_bytes[kind as usize] += bytes;
         r.records += 1;
-        if segment(end - 1) != segment(r.start) {
-            r.seal();
-        }
         self.publish_end(r);
         Reservation { lsn, end, first, rest, copies }
     }
@@ -467,7 +461,7 @@ pub(super) struct Leading<'a> {
     _sole: MutexGuard<'a, ()>,
 }
 
-/// Finished bytes that lie in one chunk and one segment.
+/// Finished bytes that lie in one chunk.
 pub(super) struct Piece<'a> {
     pub lsn: u64,
     end: u64,
@@ -488,8 +482,9 @@ impl Leading<'_> {
         self.ring.reserve.lock().sealed.iter().cloned().collect()
     }
 
-    /// Waits for the copies into `batch`, then puts its header and padding in place.
-    pub fn finish(&mut self, batch: &Sealed, incarnation: u64, durable_before: u64) {
+    /// Waits for the copies into `batch`, then puts its header and padding in place. It will stand at
+    /// `place` in the files.
+    pub fn finish(&mut self, batch: &Sealed, place: u64, incarnation: u64, durable_before: u64) {
         assert!(batch.start >= self.ring.written());
         let mut attempt = 0;
         while batch.copies.copied.load(Ordering::Acquire) != batch.body_bytes() {
@@ -517,6 +512,8 @@ impl Leading<'_> {
         });
         let header = BatchHeader {
             lsn: batch.start,
+            place,
+            is_dense: true,
             incarnation,
             durable_before,
             length: batch.end - batch.start,
@@ -536,27 +533,16 @@ impl Leading<'_> {
         }
     }
 
-    pub fn crosses_segment(&self, batch: &Sealed) -> bool {
-        let segment_bytes = self.ring.geometry.segment_bytes;
-        batch.start / segment_bytes != (batch.next() - 1) / segment_bytes
-    }
-
-    /// The bytes of finished batches in `from..to`, cut at chunk and segment boundaries.
+    /// The bytes of finished batches in `from..to`, cut at chunk boundaries.
     pub fn pieces(&self, from: u64, to: u64) -> Vec<Piece<'_>> {
-        let segment_bytes = self.ring.geometry.segment_bytes;
         let cache = self.ring.cache.read();
-        let mut out = Vec::new();
-        for chunk in cache.chunks_of(from..to) {
-            let mut lsn = from.max(chunk.base);
-            while lsn < to.min(chunk.end()) {
-                let segment_end = (lsn / segment_bytes + 1) * segment_bytes;
-                let end = to.min(chunk.end()).min(segment_end);
-                let chunk = Arc::clone(chunk);
-                out.push(Piece { lsn, end, chunk, _leading: std::marker::PhantomData });
-                lsn = end;
-            }
-        }
-        out
+        let piece = |chunk: &Arc<Chunk>| Piece {
+            lsn: from.max(chunk.base),
+            end: to.min(chunk.end()),
+            chunk: Arc::clone(chunk),
+            _leading: std::marker::PhantomData,
+        };
+        cache.chunks_of(from..to).map(piece).collect()
     }
 
     /// Batches below `lsn` are in the files: their memory may go when the cache is over its size.

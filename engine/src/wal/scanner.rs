@@ -1,10 +1,11 @@
 //! Batches in the files, in order, through a window.
 
 use super::format::{
-    block_down, block_up, corrupt, unpack, BatchHeader, BATCH_HEADER_BYTES, BLOCK, STREAM_START,
+    block_down, block_up, corrupt, unpack, BatchHeader, BATCH_BYTES_MAX, BLOCK, STREAM_START,
 };
+use super::notes::BatchNote;
 use super::segments::Segments;
-use crate::base::Result;
+use crate::base::{Error, Result};
 use crate::cipher::{self, KeyName};
 use crate::os::AlignedBuf;
 
@@ -15,7 +16,7 @@ const SINGLE_BYTES: u64 = 64 << 10;
 
 pub(super) struct Scanner<'a> {
     segments: &'a Segments,
-    /// Nothing at or after this is looked at.
+    /// Nothing at or after this place is looked at.
     limit: u64,
     ahead_bytes: u64,
     window: AlignedBuf,
@@ -45,7 +46,12 @@ impl<'a> Scanner<'a> {
         Scanner { ahead_bytes: SINGLE_BYTES, ..Scanner::new(segments, limit) }
     }
 
-    /// The stream's bytes in `at..at + len`; `None` when they reach beyond the limit.
+    /// Reads nothing ahead.
+    pub fn sparing(segments: &'a Segments, limit: u64) -> Self {
+        Scanner { ahead_bytes: BLOCK, ..Scanner::new(segments, limit) }
+    }
+
+    /// The files' bytes in `at..at + len`; `None` when they reach beyond the limit.
     fn fetch(&mut self, at: u64, len: u64) -> Result<Option<&[u8]>> {
         if at + len > self.limit {
             return Ok(None);
@@ -66,16 +72,16 @@ impl<'a> Scanner<'a> {
         Ok(Some(&self.window[skip..skip + len as usize]))
     }
 
-    /// The header at `at`, if there is one; its check is still to be verified.
+    /// The header at the place `at`, if there is one; its check is still to be verified.
     fn header(&mut self, at: u64) -> Result<Option<BatchHeader>> {
         Ok(self.fetch(at, BLOCK)?.and_then(|block| BatchHeader::decode(block, at)))
     }
 
-    /// The header of the intact batch at `at`.
+    /// The header of the intact batch at the place `at`.
     pub fn batch(&mut self, at: u64) -> Result<Option<BatchHeader>> {
         assert!(at % BLOCK == 0);
         let Some(header) = self.header(at)? else { return Ok(None) };
-        if header.next() > self.limit {
+        if header.next_place() > self.limit {
             return Ok(None);
         }
         let Some(bytes) = self.fetch(at, header.stored_bytes())? else { return Ok(None) };
@@ -98,7 +104,7 @@ impl<'a> Scanner<'a> {
         if !header.packed.is_some_and(|packed| packed.is_encrypted) {
             return Ok(None);
         }
-        let form = self.stored(header)?.get(BATCH_HEADER_BYTES as usize..).unwrap_or_default();
+        let form = self.stored(header)?.get(header.header_bytes() as usize..).unwrap_or_default();
         Ok(form.first_chunk().map(cipher::name_of))
     }
 
@@ -109,40 +115,37 @@ impl<'a> Scanner<'a> {
     }
 
     fn stored(&mut self, header: &BatchHeader) -> Result<&[u8]> {
-        let found = self.fetch(header.lsn, header.stored_bytes())?;
+        let found = self.fetch(header.place, header.stored_bytes())?;
         found.ok_or_else(|| corrupt("batch went away", header.lsn))
     }
 
-    /// Where the batch starts that holds the record at `from`, or starts at or after `from`
-    /// when that is the end of another. `None`: nothing is at `from`, an end of the log.
-    pub fn find_batch(&mut self, from: u64) -> Result<Option<u64>> {
-        if let Some(start) = self.segments.batch_start(from) {
-            if let (SINGLE_BYTES, Some(bytes)) =
-                (self.ahead_bytes, self.segments.stored_bytes(start))
-            {
-                self.ahead_bytes = bytes;
+    /// The batch that holds the record at `from`, or that starts there.
+    pub fn find_batch(&mut self, from: u64) -> Result<Spot> {
+        if let Some(note) = self.segments.find(from) {
+            if self.ahead_bytes == SINGLE_BYTES {
+                self.ahead_bytes = note.stored_bytes;
             }
-            return Ok(Some(start));
+            return Ok(Spot::Batch(note));
         }
         let walked_to = self.walk(from)?;
-        let found = self.segments.batch_start(from);
-        match (from % BLOCK == 0, walked_to) {
-            _ if found.is_some() => Ok(found),
-            (true, None) => Ok(None),
-            (_, Some(end)) if end == from => Ok(None),
-            (_, Some(_)) => Err(corrupt("gap before a record", from)),
-            (false, None) => Err(corrupt("no batch around a record", from)),
+        if let Some(note) = self.segments.find(from) {
+            return Ok(Spot::Batch(note));
+        }
+        match walked_to {
+            Some((end, place)) if end == from => Ok(Spot::End(place)),
+            None if from == STREAM_START => Ok(Spot::End(STREAM_START)),
+            Some(_) => Err(corrupt("gap before a record", from)),
+            None => Err(corrupt("no batch around a record", from)),
         }
     }
 
-    /// Notes the batches of `from`'s segment, once for all that is asked about it; answers where the
-    /// last one that does not start after `from` ends, `None` if there is none. A batch that is damaged
-    /// is passed over.
-    fn walk(&mut self, from: u64) -> Result<Option<u64>> {
-        // Never in an earlier segment: invariant 2.
-        let segment = from - from % self.segments.segment_bytes;
-        let to = self.limit.min(segment + self.segments.segment_bytes);
-        let mut at = segment.max(STREAM_START);
+    /// Notes the batches of the segment in which the batch around `from` starts, once for all that is asked
+    /// about it; answers where the last one that does not start after `from` ends: LSN and place. None: there
+    /// is none. A batch that is damaged is passed over.
+    fn walk(&mut self, from: u64) -> Result<Option<(u64, u64)>> {
+        let Some(mut at) = self.segments.start_before(from) else { return Ok(None) };
+        let to = (self.segments.number_of(at) + 1) * self.segments.segment_bytes;
+        let to = self.limit.min(to);
         let mut end = None;
         let mut incarnation = 0;
         while at < to {
@@ -150,14 +153,48 @@ impl<'a> Scanner<'a> {
                 Some(header) if header.incarnation >= incarnation => {
                     incarnation = header.incarnation;
                     self.segments.note(&header);
-                    if at <= from {
-                        end = Some(header.next());
+                    if header.lsn <= from {
+                        end = Some((header.next(), header.next_place()));
                     }
-                    at = header.next();
+                    at = header.next_place();
                 }
                 _ => at += BLOCK,
             }
         }
         Ok(end)
     }
+}
+
+/// Finds the first batch of each segment: for files that hold a log.
+pub(super) fn find_starts(segments: &Segments) -> Result<()> {
+    for number in segments.numbers() {
+        if let Some(header) = first_batch(segments, number)? {
+            segments.add_start(&header);
+        }
+    }
+    segments.set_oldest();
+    Ok(())
+}
+
+fn first_batch(segments: &Segments, number: u64) -> Result<Option<BatchHeader>> {
+    let begin = number * segments.segment_bytes;
+    // What is before it is the end of a batch that starts earlier.
+    let to = begin + segments.segment_bytes.min(BATCH_BYTES_MAX + BLOCK);
+    let first = |mut scanner: Scanner<'_>| {
+        let places = (begin.max(STREAM_START)..to).step_by(BLOCK as usize);
+        places.map(|place| scanner.batch(place)).find_map(Result::transpose).transpose()
+    };
+    match first(Scanner::single(segments, segments.end())) {
+        // What cannot be read may lie after it.
+        Err(Error::Io { .. }) => first(Scanner::sparing(segments, segments.end())),
+        other => other,
+    }
+}
+
+/// Where a position of the log lies.
+pub(super) enum Spot {
+    /// In this batch.
+    Batch(BatchNote),
+    /// Nothing is there, an end of the log: the place where the next batch would be.
+    End(u64),
 }

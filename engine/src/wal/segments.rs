@@ -1,14 +1,17 @@
-//! The segment files: which exist, which may go, and where a position lies.
+//! The segment files: which exist, which may go, and where a position of the log lies in them.
+//!
+//! A *place* is a position in the sequence of all segments; an LSN is one in the log as it is in memory. They are
+//! the same until batches are packed ([`Notes`]).
 //!
 //! Life of a file: *spare* (`extend` made it, nothing is in it yet) -> *kept* (the stream reached
 //! it) -> *free* (`retire`: every byte lies below what is retained) -> spare again under a higher
 //! number (`extend` renames it), or removed (`remove_free`).
 //! A file over the log's capacity is soon removed again, and is made without being written.
 //!
-//! Stale batches in a recycled file carry LSNs of its earlier number and are never valid.
+//! Stale batches in a recycled file carry places of its earlier number and are never valid.
 
 use super::format::{encode_segment_header, BatchHeader, BLOCK, STREAM_START};
-use super::forms::Forms;
+use super::notes::{BatchNote, Notes};
 use super::stats::{count, value};
 use crate::base::{Error, Result};
 use crate::cipher::Cipher;
@@ -16,6 +19,7 @@ use crate::os::rank::Rank;
 use crate::os::sync::{Mutex, Ranked, RwLock};
 use crate::os::{AlignedBuf, File, OpenMode, Os, OPEN_FILES};
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
@@ -39,9 +43,13 @@ pub(super) struct Segments {
     set: RwLock<Set>,
     /// One thread makes, renames or removes files at a time.
     maintain: Mutex<()>,
+    /// First LSN that is kept.
     oldest: AtomicU64,
-    /// Position after the last file.
+    /// Place after the last file.
     end: AtomicU64,
+    /// Place of the next batch. It moves before what is written does, so that what lies between that and the
+    /// log's end never seems to need less room than it may take.
+    next_place: AtomicU64,
     created: AtomicU64,
     made_bytes: AtomicU64,
     recycled: AtomicU64,
@@ -53,14 +61,22 @@ struct Set {
     /// Number of the first of `files`; the numbers are consecutive.
     first: u64,
     files: VecDeque<Kept>,
+    /// The first batch in each segment in which one starts, in order.
+    starts: VecDeque<SegmentStart>,
     /// No longer needed, lowest number first: so that what stays on disk stays consecutive.
     free: VecDeque<Free>,
 }
 
-/// A file of the stream.
+/// A file of the log.
 struct Kept {
     file: Arc<dyn File>,
-    forms: Forms,
+    notes: Notes,
+}
+
+#[derive(Clone, Copy)]
+struct SegmentStart {
+    lsn: u64,
+    place: u64,
 }
 
 /// A file that is kept for reuse, and open: its next use needs no new handle.
@@ -91,10 +107,10 @@ pub(super) fn segment_number(path: &Path) -> Option<u64> {
     plain.then(|| digits.parse().ok())?
 }
 
-/// File and offset of a position, for messages.
-pub(super) fn place_of(dir: &Path, segment_bytes: u64, lsn: u64) -> String {
-    let path = segment_path(dir, lsn / segment_bytes);
-    format!("{} offset {} (log position {lsn})", path.display(), BLOCK + lsn % segment_bytes)
+/// File and offset of a place, which is that of `lsn`, for messages.
+pub(super) fn shown(dir: &Path, segment_bytes: u64, place: u64, lsn: u64) -> String {
+    let path = segment_path(dir, place / segment_bytes);
+    format!("{} offset {} (log position {lsn})", path.display(), BLOCK + place % segment_bytes)
 }
 
 impl Segments {
@@ -104,7 +120,7 @@ impl Segments {
             Error::Corrupt { what, place, page }
                 if !place.contains(&*self.dir.to_string_lossy()) =>
             {
-                let here = place_of(&self.dir, self.segment_bytes, lsn);
+                let here = shown(&self.dir, self.segment_bytes, self.place_near(lsn), lsn);
                 Error::Corrupt { what, place: format!("{place}, {here}"), page }
             }
             other => other,
@@ -119,18 +135,20 @@ impl Segments {
         first: u64,
         files: VecDeque<Arc<dyn File>>,
     ) -> Segments {
-        let oldest = (first * segment_bytes).max(STREAM_START);
+        let begin = (first * segment_bytes).max(STREAM_START);
         let end = (first + files.len() as u64) * segment_bytes;
-        let kept = |file| Kept { file, forms: Forms::new(segment_bytes) };
+        let kept = |file| Kept { file, notes: Notes::new() };
         let files = files.into_iter().map(kept).collect();
+        let set = Set { first, files, starts: VecDeque::new(), free: VecDeque::new() };
         Segments {
             os,
             dir,
             segment_bytes,
-            set: RwLock::ranked(Rank::SegmentSet, Set { first, files, free: VecDeque::new() }),
+            set: RwLock::ranked(Rank::SegmentSet, set),
             maintain: Mutex::ranked(Rank::SegmentMaintain, ()),
-            oldest: AtomicU64::new(oldest),
+            oldest: AtomicU64::new(begin),
             end: AtomicU64::new(end),
+            next_place: AtomicU64::new(begin),
             created: AtomicU64::new(0),
             made_bytes: AtomicU64::new(0),
             recycled: AtomicU64::new(0),
@@ -144,69 +162,125 @@ impl Segments {
         Segments { cipher, ..self }
     }
 
-    pub fn number_of(&self, lsn: u64) -> u64 {
-        lsn / self.segment_bytes
+    /// A segment's first batch.
+    pub fn add_start(&self, header: &BatchHeader) {
+        self.set.write().add_start(header, self.segment_bytes);
     }
 
-    /// First kept position.
+    /// The starts of all segments are known now.
+    pub fn set_oldest(&self) {
+        if let Some(start) = self.set.read().starts.front() {
+            self.oldest.store(start.lsn, Ordering::Release);
+        }
+    }
+
+    /// The log ends at `place`: what was found there and after it is of an earlier life of the log.
+    pub fn begin_at(&self, place: u64) {
+        let mut set = self.set.write();
+        let keep = set.starts.partition_point(|start| start.place < place);
+        set.starts.truncate(keep);
+        for (number, kept) in (set.first..).zip(&set.files) {
+            kept.notes.forget_from(number * self.segment_bytes, place);
+        }
+        self.next_place.store(place, Ordering::Release);
+    }
+
+    pub fn number_of(&self, place: u64) -> u64 {
+        place / self.segment_bytes
+    }
+
+    /// First kept LSN.
     pub fn oldest(&self) -> u64 {
         self.oldest.load(Ordering::Acquire)
     }
 
-    /// Position after the last file, spares included.
+    /// Of the files.
+    pub fn numbers(&self) -> Range<u64> {
+        let set = self.set.read();
+        set.first..set.first + set.files.len() as u64
+    }
+
+    /// Place of the first file.
+    pub fn begin(&self) -> u64 {
+        self.set.read().first * self.segment_bytes
+    }
+
+    /// Place after the last file, spares included.
     pub fn end(&self) -> u64 {
         self.end.load(Ordering::Acquire)
     }
 
-    /// File and offset of a position, if its segment is there.
-    pub fn locate(&self, lsn: u64) -> Option<(Arc<dyn File>, u64)> {
-        let set = self.set.read();
-        let index = self.number_of(lsn).checked_sub(set.first)?;
-        let file = &set.files.get(index as usize)?.file;
-        Some((Arc::clone(file), BLOCK + lsn % self.segment_bytes))
+    /// Where the next batch will stand.
+    pub fn next_place(&self) -> u64 {
+        self.next_place.load(Ordering::Acquire)
     }
 
-    /// Notes how a batch stands in the files: one that was written, or that a walk has come to.
-    pub fn note(&self, header: &BatchHeader) {
+    /// To be called before what is written moves over the batches before `place`.
+    pub fn set_next_place(&self, place: u64) {
+        self.next_place.store(place, Ordering::Release);
+    }
+
+    /// File and offset of a place, if its segment is there.
+    pub fn locate(&self, place: u64) -> Option<(Arc<dyn File>, u64)> {
         let set = self.set.read();
-        let mut at = header.lsn;
-        while at < header.next() {
-            let number = self.number_of(at);
-            let to = header.next().min((number + 1) * self.segment_bytes);
-            let kept = number.checked_sub(set.first).and_then(|i| set.files.get(i as usize));
-            if let Some(kept) = kept {
-                let low = number * self.segment_bytes;
-                let starts = at == header.lsn;
-                let stored_to = header.packed.map(|packed| header.lsn + packed.bytes);
-                let stored_to = stored_to.map(|to| to.saturating_sub(low));
-                kept.forms.note(at - low, to - low, starts, stored_to);
+        let file = &set.kept(self.number_of(place))?.file;
+        Some((Arc::clone(file), BLOCK + place % self.segment_bytes))
+    }
+
+    /// Notes where a batch stands: one that was written, or that a walk has come to.
+    pub fn note(&self, header: &BatchHeader) {
+        let note = BatchNote::of(header);
+        let number = self.number_of(note.place);
+        {
+            let set = self.set.read();
+            let Some(kept) = set.kept(number) else { return };
+            kept.notes.add(number * self.segment_bytes, &note);
+            if set.start_of(number, self.segment_bytes).is_some() {
+                return;
             }
-            at = to;
+        }
+        self.add_start(header);
+    }
+
+    /// The batch around `lsn`, if it is noted.
+    pub fn find(&self, lsn: u64) -> Option<BatchNote> {
+        let set = self.set.read();
+        let number = self.number_of(set.last_start(|start| start.lsn <= lsn)?.place);
+        set.kept(number)?.notes.around(number * self.segment_bytes, lsn)
+    }
+
+    /// The first batch of the segment in which the batch around `lsn` starts: its place.
+    pub fn start_before(&self, lsn: u64) -> Option<u64> {
+        self.set.read().last_start(|start| start.lsn <= lsn).map(|start| start.place)
+    }
+
+    /// The place of `lsn`, or of something before it in the same segment.
+    pub fn place_near(&self, lsn: u64) -> u64 {
+        let set = self.set.read();
+        let Some(start) = set.last_start(|start| start.lsn <= lsn) else {
+            return set.first * self.segment_bytes;
+        };
+        let number = self.number_of(start.place);
+        let noted =
+            set.kept(number).and_then(|kept| kept.notes.around(number * self.segment_bytes, lsn));
+        match noted {
+            Some(note) if !note.is_packed => note.place + (lsn - note.lsn),
+            Some(note) => note.place,
+            None => start.place,
         }
     }
 
-    /// Whether `lsn` is known to lie in a batch that is not packed.
-    pub fn is_plain(&self, lsn: u64) -> bool {
-        self.with_forms(lsn, |forms, offset| forms.is_plain(offset)).unwrap_or(false)
-    }
-
-    /// Where the batch around `lsn` starts, if that is known and in the same segment.
-    pub fn batch_start(&self, lsn: u64) -> Option<u64> {
-        let offset = lsn % self.segment_bytes;
-        let start = self.with_forms(lsn, |forms, offset| forms.start(offset))??;
-        Some(lsn - offset + start)
-    }
-
-    /// Bytes in the files of the packed batch at `start`, without those in another segment, if that is known.
-    pub fn stored_bytes(&self, start: u64) -> Option<u64> {
-        self.with_forms(start, |forms, offset| forms.stored_bytes(offset))?
-    }
-
-    fn with_forms<T>(&self, lsn: u64, look: impl FnOnce(&Forms, u64) -> T) -> Option<T> {
+    /// LSN of a batch that does not start after `place`: the last one that is noted there.
+    pub fn lsn_near(&self, place: u64) -> u64 {
         let set = self.set.read();
-        let index = self.number_of(lsn).checked_sub(set.first)?;
-        let kept = set.files.get(index as usize)?;
-        Some(look(&kept.forms, lsn % self.segment_bytes))
+        let Some(start) = set.last_start(|start| start.place <= place) else {
+            return self.oldest();
+        };
+        let number = self.number_of(start.place);
+        let noted = set
+            .kept(number)
+            .and_then(|kept| kept.notes.at_place(number * self.segment_bytes, place));
+        noted.map_or(start.lsn, |note| note.lsn)
     }
 
     pub fn sync(&self, number: u64) -> Result<()> {
@@ -216,11 +290,11 @@ impl Segments {
         file.sync()
     }
 
-    /// Reads `buf.len()` bytes of the stream; the segments must be there.
-    pub fn read(&self, lsn: u64, buf: &mut [u8]) -> Result<()> {
-        assert!(lsn % BLOCK == 0);
+    /// Reads `buf.len()` bytes of the files; the segments must be there.
+    pub fn read(&self, place: u64, buf: &mut [u8]) -> Result<()> {
+        assert!(place % BLOCK == 0);
         assert!(buf.len() as u64 % BLOCK == 0);
-        let (mut at, mut rest) = (lsn, buf);
+        let (mut at, mut rest) = (place, buf);
         while !rest.is_empty() {
             let Some((file, offset)) = self.locate(at) else { return Err(Error::NotRetained) };
             let in_segment = self.segment_bytes - at % self.segment_bytes;
@@ -232,22 +306,30 @@ impl Segments {
         Ok(())
     }
 
-    /// Files wholly below `low` become free. Makes no change on disk.
-    pub fn retire(&self, low: u64) {
+    /// Files without anything from the LSN `low` on become free. Makes no change on disk. A durable batch
+    /// stays in any case: without one nobody could tell the position of what follows.
+    pub fn retire(&self, low: u64, durable: u64) {
         let mut set = self.set.write();
-        let keep = self.number_of(low);
+        let is_before = |start: &SegmentStart| start.lsn <= low && start.lsn < durable;
+        let Some(start) = set.last_start(is_before) else { return };
+        let keep = self.number_of(start.place);
         while set.first < keep && set.files.len() > 1 {
             let number = set.first;
             let Some(kept) = set.files.pop_front() else { break };
             set.free.push_back(Free { number, file: kept.file });
             set.first += 1;
         }
-        let oldest = set.first * self.segment_bytes;
-        // Readers look again after reading: it must move before a file is reused.
-        self.oldest.fetch_max(oldest, Ordering::AcqRel);
+        let begin = set.first * self.segment_bytes;
+        while set.starts.front().is_some_and(|start| start.place < begin) {
+            set.starts.pop_front();
+        }
+        if let Some(oldest) = set.starts.front() {
+            // Readers look again after reading: it must move before a file is reused.
+            self.oldest.fetch_max(oldest.lsn, Ordering::AcqRel);
+        }
     }
 
-    /// Makes files until the position `to` is covered. `Full` changes nothing for the worse;
+    /// Makes files until the place `to` is covered. `Full` changes nothing for the worse;
     /// any other error leaves the log unusable.
     pub fn ensure(&self, to: u64, capacity_bytes: u64) -> Result<()> {
         while self.end() < to {
@@ -259,11 +341,10 @@ impl Segments {
         Ok(())
     }
 
-    /// Adds one spare, or removes one free file when there are too many, or does nothing.
-    pub fn prepare_step(&self, stream_end: u64, spares: u64, capacity_bytes: u64) -> Result<bool> {
+    /// `log_end`: place that the log reaches at most. Adds one spare, or removes one free file when there are too many, or does nothing.
+    pub fn prepare_step(&self, log_end: u64, spares: u64, capacity_bytes: u64) -> Result<bool> {
         let Some(_sole) = self.maintain.try_lock() else { return Ok(false) };
-        if self.end()
-            < block_of_segment(stream_end, self.segment_bytes) + spares * self.segment_bytes
+        if self.end() < block_of_segment(log_end, self.segment_bytes) + spares * self.segment_bytes
         {
             self.extend(capacity_bytes)?;
             return Ok(true);
@@ -288,7 +369,7 @@ impl Segments {
         let file = made?;
         let mut set = self.set.write();
         assert_eq!(set.first + set.files.len() as u64, number);
-        set.files.push_back(Kept { file, forms: Forms::new(self.segment_bytes) });
+        set.files.push_back(Kept { file, notes: Notes::new() });
         self.end.store((number + 1) * self.segment_bytes, Ordering::Release);
         Ok(())
     }
@@ -362,12 +443,12 @@ impl Segments {
 
     /// On a full disk: removes one free file, if after that the stream still has `keep_bytes` to grow.
     /// Answers whether it did.
-    pub fn give_back_step(&self, stream_end: u64, keep_bytes: u64) -> Result<bool> {
+    pub fn give_back_step(&self, log_end: u64, keep_bytes: u64) -> Result<bool> {
         let Some(_sole) = self.maintain.try_lock() else { return Ok(false) };
         let surplus = {
             let mut set = self.set.write();
             let files = set.free.len() as u64;
-            let room = self.end().saturating_sub(stream_end) + files * self.segment_bytes;
+            let room = self.end().saturating_sub(log_end) + files * self.segment_bytes;
             let has_surplus = room >= keep_bytes + self.segment_bytes;
             has_surplus.then(|| set.free.pop_front()).flatten()
         };
@@ -404,6 +485,31 @@ impl Segments {
     }
 }
 
+impl Set {
+    fn kept(&self, number: u64) -> Option<&Kept> {
+        self.files.get(number.checked_sub(self.first)? as usize)
+    }
+
+    /// The last start of which `is_before` holds, which holds of all before it.
+    fn last_start(&self, is_before: impl Fn(&SegmentStart) -> bool) -> Option<SegmentStart> {
+        let at = self.starts.partition_point(is_before).checked_sub(1)?;
+        self.starts.get(at).copied()
+    }
+
+    fn start_of(&self, number: u64, segment_bytes: u64) -> Option<SegmentStart> {
+        let found = self.last_start(|start| start.place / segment_bytes <= number)?;
+        (found.place / segment_bytes == number).then_some(found)
+    }
+
+    fn add_start(&mut self, header: &BatchHeader, segment_bytes: u64) {
+        let number = header.place / segment_bytes;
+        if self.kept(number).is_some() && self.start_of(number, segment_bytes).is_none() {
+            let at = self.starts.partition_point(|start| start.place < header.place);
+            self.starts.insert(at, SegmentStart { lsn: header.lsn, place: header.place });
+        }
+    }
+}
+
 /// Why there is no further segment: no room for one on the disk, or in the table of open files.
 fn no_segment(error: Error) -> Error {
     match error {
@@ -412,9 +518,9 @@ fn no_segment(error: Error) -> Error {
     }
 }
 
-/// End of the segment that `lsn` lies in.
-fn block_of_segment(lsn: u64, segment_bytes: u64) -> u64 {
-    (lsn / segment_bytes + 1) * segment_bytes
+/// End of the segment that `place` lies in.
+fn block_of_segment(place: u64, segment_bytes: u64) -> u64 {
+    (place / segment_bytes + 1) * segment_bytes
 }
 
 /// Makes a segment file with header and what `fresh` says, all durable but for its name.

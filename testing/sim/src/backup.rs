@@ -5,7 +5,7 @@ use crate::check;
 use crate::operator::flushing;
 use crate::world::{Life, SESSION_OF_CHECKS};
 use sluice_engine::base::{Error, Lsn, Result};
-use sluice_engine::db::backup::{check_increment, settle, Copied, Copying, PAGES};
+use sluice_engine::db::backup::{check_increment, settle, Copied, Copying, Place, PAGES};
 use sluice_engine::db::{Config, Encryption, Engine, FixedKeys, Geometry, Keys, NoHost, Scope};
 use sluice_engine::os::sim::{SimOs, SimRng};
 use sluice_engine::os::sync::sleep;
@@ -82,7 +82,7 @@ fn rest(rng: &mut SimRng, most_us: u64) {
 
 fn copy(
     life: &Life,
-    from: Lsn,
+    from: Place,
     base: Option<&Arc<SimOs>>,
     rng: &mut SimRng,
 ) -> Result<Option<Backup>> {
@@ -101,7 +101,7 @@ fn copy(
         copying.copy_store_part(&part, &mut |_| Ok(()))?;
         rest(rng, 20_000);
         if rng.chance(20) {
-            copying.copy_log(life.engine.log_durable(), &mut |_| Ok(()))?;
+            copying.copy_log(life.engine.log_durable().1, &mut |_| Ok(()))?;
         }
         if rng.chance(1) || life.is_dark() {
             return Ok(None);
@@ -110,9 +110,9 @@ fn copy(
     if flushing(life, Engine::flush_log).is_err() {
         return Ok(None);
     }
-    let end = life.engine.log_durable();
+    let (end, place) = life.engine.log_durable();
     rest(rng, 20_000);
-    copying.copy_log(end, &mut |_| Ok(()))?;
+    copying.copy_log(place, &mut |_| Ok(()))?;
     let copied = copying.finish()?;
     Ok(Some(match base {
         Some(base) => Backup { machine: laid_over(base, &machine, &copied)?, end },

@@ -2,10 +2,10 @@
 //! grows, the superblock last.
 
 use crate::base::checksum::checksum;
-use crate::base::{Error, Lsn, Result, BLOCK_BYTES};
+use crate::base::{Error, Result, BLOCK_BYTES};
 use crate::os::{AlignedBuf, File, OpenMode, Os};
 use crate::store::{CopiedStore, FilePart, PackedPiece, PinnedStore};
-use crate::wal::PinnedLog;
+use crate::wal::{PinnedLog, Place};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -47,7 +47,7 @@ pub struct Copying {
     dir: PathBuf,
     store: PinnedStore,
     log: PinnedLog,
-    log_at: Lsn,
+    log_at: Place,
     /// Files of the copy. None stays open: there may be many of the log.
     targets: BTreeMap<PathBuf, CopyFile>,
     parts: Vec<CopiedPart>,
@@ -70,14 +70,14 @@ impl Copying {
     pub fn begin(
         (from, data_dir, log_dir): (Arc<dyn Os>, &Path, &Path),
         (to, dir): (Arc<dyn Os>, &Path),
-        log_from: Lsn,
+        log_from: Place,
     ) -> Result<Copying> {
         to.create_dir(dir)?;
         to.create_dir(&dir.join("log"))?;
         let store = PinnedStore::read(&*from, data_dir)?;
         let log = PinnedLog::read(&*from, log_dir)?;
         let mut copying = Copying {
-            log_at: log.start(log_from),
+            log_at: log_from,
             dir: dir.to_owned(),
             targets: BTreeMap::new(),
             parts: Vec::new(),
@@ -127,9 +127,9 @@ impl Copying {
         self.copy_range(&*source, (name, bytes), (part.offset, part.bytes), pause)
     }
 
-    /// Copies the log on to `to`, a position that is durable and where a batch ends
+    /// Copies the log on to `to`, a place that is durable and where a batch ends
     /// ([`Engine::log_durable`](crate::db::Engine::log_durable)). Answers the bytes that it copied.
-    pub fn copy_log(&mut self, to: Lsn, pause: Pause<'_>) -> Result<u64> {
+    pub fn copy_log(&mut self, to: Place, pause: Pause<'_>) -> Result<u64> {
         let mut copied = 0;
         for part in self.log.parts(self.log_at, to) {
             let source = self.open(&part.path)?;

@@ -17,5 +17,6 @@ mod copy;
 mod settle;
 
 pub use crate::store::FilePart;
+pub use crate::wal::Place;
 pub use copy::{check_increment, Copied, CopiedPart, Copying, Pause, PAGES};
 pub use settle::{key_id, settle, Settled};

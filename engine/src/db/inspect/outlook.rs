@@ -76,7 +76,7 @@ impl Directory {
             binlog_files: analysis.binlog.owed().map(str::to_owned).collect(),
             live_bytes,
             pages_bytes: store.pages_bytes()?,
-            log_bytes: segments.iter().map(|segment| segment.end.0 - segment.first.0).sum(),
+            log_bytes: segments.iter().map(|segment| segment.bytes).sum(),
         })
     }
 }

@@ -24,6 +24,8 @@ fn open(os: &Arc<SimOs>) -> Result<Arc<Engine>> {
     config.background = false;
     config.buffer_pool_bytes = 1 << 20;
     config.log_capacity_bytes = 512 << 10;
+    // Bytes that are kept are compared with bytes that were logged.
+    config.log_compression = LogCompression::None;
     let geometry = Geometry {
         log_segment_bytes: 64 << 10,
         log_cache_bytes: 256 << 10,

@@ -388,7 +388,7 @@ fn assert_survives(os: &Arc<SimOs>, ledger: &Ledger, context: &str) {
 #[test]
 fn a_failed_call_anywhere_loses_nothing_and_acknowledges_nothing_false() {
     let (from, to) = undisturbed();
-    assert!(to - from > 200, "{from} to {to}: too little to fail");
+    assert!(to - from > 120, "{from} to {to}: too little to fail");
     let mut poisoned = 0;
     for k in fault_points(from, to) {
         let context = format!("call {k} fails");

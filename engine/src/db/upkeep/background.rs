@@ -268,8 +268,7 @@ impl Engine {
     }
 
     fn window_begin(&self) -> Lsn {
-        let window = self.log_capacity() / 100 * WINDOW_PERCENT;
-        Lsn(self.wal.end().0.saturating_sub(window))
+        self.redo_point(self.log_capacity() / 100 * WINDOW_PERCENT)
     }
 
     /// Writes pages as they leave the redo window.

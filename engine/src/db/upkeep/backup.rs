@@ -5,15 +5,16 @@
 //! both while sessions go on; nobody waits for it. The files that it needs take room on the disk: when
 //! others need that room, the backup is given up.
 
-use crate::base::{Error, Lsn, Result};
+use crate::base::{Error, Result};
 use crate::db::config::Level;
 use crate::db::engine::Engine;
+use crate::wal::Place;
 use std::sync::atomic::Ordering;
 
 impl Engine {
     /// Makes a checkpoint of the page map, and keeps what it names, and the log that it needs, until
-    /// [`Engine::end_backup`]. Answers from where on the log is kept.
-    pub fn begin_backup(&self) -> Result<Lsn> {
+    /// [`Engine::end_backup`]. Answers from where on files of the log are kept.
+    pub fn begin_backup(&self) -> Result<Place> {
         self.check_running()?;
         if self.is_short_of_room() {
             return Err(Error::Full { what: "disk" });
@@ -30,7 +31,7 @@ impl Engine {
         begun
     }
 
-    fn pin_backup(&self) -> Result<Lsn> {
+    fn pin_backup(&self) -> Result<Place> {
         // No other checkpoint comes between this one and the pins.
         let _turn = self.checkpoints.turn.lock();
         self.write_checkpoint()?;
@@ -38,7 +39,7 @@ impl Engine {
         self.backups.keep_log(from);
         self.store.pin_backup()?;
         self.backups.begun.fetch_add(1, Ordering::SeqCst);
-        Ok(from)
+        Ok(self.wal.segment_place(from))
     }
 
     /// Lets go of what was kept; does nothing if no backup is under way. Commits may be held

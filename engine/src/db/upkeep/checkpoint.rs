@@ -93,6 +93,8 @@ impl Engine {
         self.store.claim_log(self.log_keys.newest());
         self.store.checkpoint(&note.encode(), &mut |lsn| self.flush_log_past(lsn))?;
         *self.checkpoints.state.lock() = CheckpointState::of(&note);
+        let place = self.wal.place_of(note.redo_from);
+        self.checkpoints.redo_place.store(place.0, Ordering::Relaxed);
         self.checkpoints.redo_from.store(note.redo_from.0, Ordering::Relaxed);
         Ok(())
     }
