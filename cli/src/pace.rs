@@ -1,14 +1,19 @@
 //! How fast a copy is made and verified, and how far it is.
 
+mod balance;
 mod reads;
 
+pub use balance::Work;
 pub use reads::PacedOs;
 
+use self::balance::{Balance, REST, SETTLE};
 use crate::signals;
 use clap::builder::RangedU64ValueParser;
 use sluice_engine::base::{Error, Result};
 use std::io::{stderr, IsTerminal, Write};
+use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 const SHOWN_EVERY: Duration = Duration::from_secs(1);
@@ -49,12 +54,45 @@ pub fn rate_bytes(rate_mib: Option<u64>) -> Option<u64> {
     rate_mib.map(|mib| mib << 20)
 }
 
+/// What the option `--rate-mib` of a backup says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rate {
+    /// As fast as the server's clients allow.
+    Auto,
+    /// As fast as it goes.
+    Free,
+    /// Bytes a second at most.
+    Bytes(u64),
+}
+
+impl FromStr for Rate {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Rate, String> {
+        match text {
+            "auto" => Ok(Rate::Auto),
+            "none" => Ok(Rate::Free),
+            _ => match text.parse() {
+                Ok(mib @ 1..=RATE_MIB_MAX) => Ok(Rate::Bytes(mib << 20)),
+                _ => Err(format!("neither auto, none, nor a number from 1 to {RATE_MIB_MAX}")),
+            },
+        }
+    }
+}
+
+/// Several threads may keep one pace together.
 pub struct Pace {
     what: &'static str,
-    /// A second.
-    rate_bytes: Option<u64>,
     total_bytes: u64,
     begun: Instant,
+    state: Mutex<State>,
+}
+
+struct State {
+    /// A second.
+    rate_bytes: Option<u64>,
+    /// It sets the rate.
+    balance: Option<Balance>,
     shown: Instant,
     bytes: u64,
     /// When the rate has room for all bytes so far.
@@ -64,51 +102,83 @@ pub struct Pace {
 impl Pace {
     pub fn new(what: &'static str, total_bytes: u64, rate_bytes: Option<u64>) -> Pace {
         let now = Instant::now();
-        Pace { what, rate_bytes, total_bytes, begun: now, shown: now, bytes: 0, due: now }
+        let state = State { rate_bytes, balance: None, shown: now, bytes: 0, due: now };
+        Pace { what, total_bytes, begun: now, state: Mutex::new(state) }
+    }
+
+    /// A pace that gives way to the clients of the server whose work this is.
+    pub fn giving_way(what: &'static str, total_bytes: u64, work: Work) -> Pace {
+        let mut pace = Pace::new(what, total_bytes, None);
+        let balance = Balance::new(work, pace.begun);
+        pace.state_mut().rate_bytes = Some(balance.rate_bytes());
+        pace.state_mut().balance = Some(balance);
+        pace
+    }
+
+    /// A thread that has panicked leaves numbers behind, which are right or nearly so.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn state_mut(&mut self) -> &mut State {
+        self.state.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// From here on nothing rests: what remains must be copied as fast as it goes.
-    pub fn lift_limit(&mut self) {
-        self.rate_bytes = None;
+    pub fn lift_limit(&self) {
+        let mut state = self.state();
+        state.rate_bytes = None;
+        state.balance = None;
     }
 
     /// So many bytes more: rests as the rate demands, and shows the progress. True when it is time to look
     /// after the server.
-    pub fn step(&mut self, bytes: u64) -> Result<bool> {
-        rest(self.count(bytes, Instant::now()))?;
+    pub fn step(&self, bytes: u64) -> Result<bool> {
+        let (due, looks) = self.state().count(bytes, Instant::now());
+        if looks {
+            self.look()?;
+        }
+        // Others count their bytes meanwhile.
+        rest(due)?;
         Ok(self.show_progress())
     }
 
-    /// Answers until when these bytes have to rest.
-    fn count(&mut self, bytes: u64, now: Instant) -> Instant {
-        self.bytes += bytes;
-        if let Some(rate) = self.rate_bytes {
-            let earliest = now.checked_sub(MADE_UP_MAX).unwrap_or(now);
-            let needed = Duration::from_secs_f64(bytes as f64 / rate as f64);
-            self.due = self.due.max(earliest) + needed;
+    /// All threads rest, as the others find that theirs is due later.
+    fn look(&self) -> Result<()> {
+        let beside = self.state().ask();
+        rest(Instant::now() + SETTLE)?;
+        self.state().ask();
+        rest(Instant::now() + REST)?;
+        let mut state = self.state();
+        let alone = state.ask();
+        if let Some(balance) = &mut state.balance {
+            balance.judge(beside, alone);
+            let rate_bytes = balance.rate_bytes();
+            state.rate_bytes = Some(rate_bytes);
         }
-        self.due
+        Ok(())
     }
 
-    fn show_progress(&mut self) -> bool {
-        let is_due = self.shown.elapsed() >= SHOWN_EVERY;
+    fn show_progress(&self) -> bool {
+        let mut state = self.state();
+        let is_due = state.shown.elapsed() >= SHOWN_EVERY;
         if is_due {
-            self.shown = Instant::now();
-            print(&self.line(), "\r");
+            state.shown = Instant::now();
+            print(&self.line(state.bytes), "\r");
         }
         is_due
     }
 
     /// Bytes, part of the whole where it is known, and rate.
-    fn line(&self) -> String {
+    fn line(&self, bytes: u64) -> String {
         let rate =
-            self.bytes as f64 / self.begun.elapsed().as_secs_f64().max(0.001) / f64::from(1 << 20);
-        let done = self.bytes >> 20;
+            bytes as f64 / self.begun.elapsed().as_secs_f64().max(0.001) / f64::from(1 << 20);
+        let done = bytes >> 20;
         match self.total_bytes {
             0 => format!("{}: {done} MiB, {rate:.0} MiB/s", self.what),
             total => {
-                let total = total.max(self.bytes);
-                let percent = self.bytes * 100 / total;
+                let total = total.max(bytes);
+                let percent = bytes * 100 / total;
                 format!(
                     "{}: {done} of about {} MiB ({percent} %), {rate:.0} MiB/s",
                     self.what,
@@ -116,6 +186,28 @@ impl Pace {
                 )
             }
         }
+    }
+}
+
+impl State {
+    /// Answers until when these bytes have to rest, and whether this thread has to look after the server
+    /// meanwhile.
+    fn count(&mut self, bytes: u64, now: Instant) -> (Instant, bool) {
+        self.bytes += bytes;
+        if let Some(rate) = self.rate_bytes {
+            let earliest = now.checked_sub(MADE_UP_MAX).unwrap_or(now);
+            let needed = Duration::from_secs_f64(bytes as f64 / rate as f64);
+            self.due = self.due.max(earliest) + needed;
+        }
+        let looks = self.balance.as_mut().is_some_and(|balance| balance.begins_look(now));
+        if looks {
+            self.due = self.due.max(now) + SETTLE + REST;
+        }
+        (self.due, looks)
+    }
+
+    fn ask(&mut self) -> Option<f64> {
+        self.balance.as_mut()?.ask(Instant::now())
     }
 }
 
@@ -135,20 +227,40 @@ mod tests {
 
     #[test]
     fn a_rate_is_kept_and_a_delay_is_made_up_for_in_part() {
-        let mut pace = Pace::new("pages", 0, Some(4 << 20));
+        let pace = Pace::new("pages", 0, Some(4 << 20));
         let (begun, quarter) = (pace.begun, Duration::from_millis(250));
+        let count = |bytes, now| pace.state().count(bytes, now).0;
         for n in 1..=4 {
-            assert_eq!(pace.count(1 << 20, begun + quarter * (n - 1)), begun + quarter * n);
+            assert_eq!(count(1 << 20, begun + quarter * (n - 1)), begun + quarter * n);
         }
         // A delay that is made up for.
         let now = begun + quarter * 4 + MADE_UP_MAX / 2;
-        assert_eq!(pace.count(1 << 20, now), begun + quarter * 5);
+        assert_eq!(count(1 << 20, now), begun + quarter * 5);
         // Several threads: each gets a time of its own.
-        assert_eq!(pace.count(1 << 20, now), begun + quarter * 6);
+        assert_eq!(count(1 << 20, now), begun + quarter * 6);
         let late = begun + quarter * 600;
-        assert_eq!(pace.count(1 << 20, late), late - MADE_UP_MAX + quarter);
+        assert_eq!(count(1 << 20, late), late - MADE_UP_MAX + quarter);
         pace.lift_limit();
-        assert!(pace.count(1 << 30, late + quarter) <= late + quarter);
+        assert!(count(1 << 30, late + quarter) <= late + quarter);
+    }
+
+    #[test]
+    fn one_of_several_threads_looks_and_all_rest_meanwhile() {
+        let pace = Pace::giving_way("pages", 0, Box::new(|| Some(0)));
+        let later = pace.begun + Duration::from_secs(60);
+        let (due, looks) = pace.state().count(1, later);
+        assert!(looks && due >= later + SETTLE + REST);
+        let (due, looks) = pace.state().count(1, later);
+        assert!(!looks && due >= later + SETTLE + REST);
+        pace.look().unwrap();
+        assert!(pace.state().rate_bytes.unwrap() > 1 << 30, "the server does nothing");
+    }
+
+    #[test]
+    fn a_backup_takes_words_for_its_rate() {
+        assert_eq!("auto".parse(), Ok(Rate::Auto));
+        assert_eq!("none".parse(), Ok(Rate::Free));
+        assert_eq!("7".parse(), Ok(Rate::Bytes(7 << 20)));
     }
 
     #[test]
@@ -172,15 +284,14 @@ mod tests {
 
     #[test]
     fn a_line_has_bytes_part_and_rate() {
-        let mut pace = Pace::new("pages", 8 << 20, None);
+        let pace = Pace::new("pages", 8 << 20, None);
         pace.step(2 << 20).unwrap();
-        let line = pace.line();
+        let line = pace.line(2 << 20);
         assert!(
             line.starts_with("pages: 2 of about 8 MiB (25 %), ") && line.ends_with(" MiB/s"),
             "{line}"
         );
-        let mut pace = Pace::new("statements", 0, None);
-        pace.step(3 << 20).unwrap();
-        assert!(pace.line().starts_with("statements: 3 MiB, "));
+        let pace = Pace::new("statements", 0, None);
+        assert!(pace.line(3 << 20).starts_with("statements: 3 MiB, "));
     }
 }

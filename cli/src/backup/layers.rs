@@ -93,7 +93,7 @@ impl Layer {
     }
 
     /// Copies a file to `stage`, or lays it over what is there. It is durable then.
-    fn lay(&self, os: &dyn Os, file: &Listed, stage: &Path, pace: &mut Pace) -> Result<()> {
+    fn lay(&self, os: &dyn Os, file: &Listed, stage: &Path, pace: &Pace) -> Result<()> {
         let target = stage.join(&file.name);
         if let Some(dir) = target.parent() {
             files::make_dir(dir)?;
@@ -169,9 +169,9 @@ impl Layers {
     pub fn fill(&self, stage: &Path) -> Result<()> {
         let (os, used) = (RealOs::new(), self.used()?);
         let total = used.iter().flat_map(|(_, files)| files).map(|file| file.piece_bytes()).sum();
-        let mut pace = Pace::new("restoring files", total, None);
+        let pace = Pace::new("restoring files", total, None);
         for (layer, files) in used {
-            files.iter().try_for_each(|file| layer.lay(&*os, file, stage, &mut pace))?;
+            files.iter().try_for_each(|file| layer.lay(&*os, file, stage, &pace))?;
         }
         Ok(())
     }

@@ -11,6 +11,7 @@ use super::base::Base;
 use super::files::{self, Files, Sink};
 use super::identity::{self, RESTORE_ID};
 use super::manifest::{Listed, Manifest, Piece, DATA, ID, SETTING};
+use super::pacing::Pacing;
 use super::server::{Foreign, Places, Server};
 use super::stream::{Stream, StreamOs};
 use crate::db::Dsn;
@@ -60,7 +61,7 @@ pub struct Options<'a> {
     /// The backup that this is an increment on.
     pub base: Option<Base>,
     pub only_sluice: bool,
-    pub rate_bytes: Option<u64>,
+    pub pacing: Pacing<'a>,
     pub wait: Duration,
     pub verifies: bool,
     /// Of an encrypted server, to verify the copy.
@@ -166,10 +167,10 @@ fn make(mut server: Server, places: &Places, sink: &Sink, options: &Options<'_>)
     Ok(())
 }
 
-/// The server's disk is still the one that the copy is read from, so the rate holds here, too.
+/// The server's disk may be the one that the copy is read from, so the rate holds here, too.
 fn verify_paced(dir: &Path, copied: &Copied, options: &Options<'_>) -> Result<()> {
     pace::phase("verifying the copy");
-    let os = PacedOs::new(Pace::new("read to verify", 0, options.rate_bytes));
+    let os = PacedOs::new(options.pacing.pace("read to verify", 0));
     let verified = match &options.base {
         Some(base) => base.verify(&*os, dir, copied),
         None => verify(os, dir, options.keys.clone()),
@@ -237,21 +238,21 @@ fn copy(
         None => copying.store_parts(),
     };
     let total: u64 = store.iter().map(|part| part.bytes).sum();
-    let mut pace = Pace::new("pages and log", total, options.rate_bytes);
+    let pace = options.pacing.pace("pages and log", total);
     for part in &store {
-        let copied = copying.copy_store_part(part, &mut |bytes| look(&mut pace, bytes, server));
+        let copied = copying.copy_store_part(part, &mut |bytes| look(&pace, bytes, server));
         copied.map_err(plain)?;
     }
-    // A log that is copied more slowly than the server writes it never ends.
-    pace.lift_limit();
-    catch_up(server, &mut copying, &mut pace)?;
+    catch_up(server, &mut copying, &pace)?;
     pace::phase("waiting for DDL statements; definitions and log");
     server.block_ddl()?;
     let foreign = server.foreign()?;
     refuse_foreign(&foreign, options.only_sluice)?;
     small.copy_databases(&server.databases()?, &foreign)?;
     let mut facts = facts(server, &foreign)?;
-    catch_up(server, &mut copying, &mut pace)?;
+    // Others wait.
+    pace.lift_limit();
+    catch_up(server, &mut copying, &pace)?;
 
     pace::phase("waiting for commits; the rest");
     let begun = server.block_commit()?;
@@ -278,7 +279,7 @@ fn copy(
 }
 
 /// Between two pieces: is the server still keeping what is copied?
-fn look(pace: &mut Pace, bytes: u64, server: &mut Server) -> sluice_engine::base::Result<()> {
+fn look(pace: &Pace, bytes: u64, server: &mut Server) -> sluice_engine::base::Result<()> {
     match pace.step(bytes)? {
         true => server.check().map_err(Error::Refused),
         false => Ok(()),
@@ -287,7 +288,7 @@ fn look(pace: &mut Pace, bytes: u64, server: &mut Server) -> sluice_engine::base
 
 /// Copies the log until little of it is left to copy. Each round copies what the server has written during
 /// the one before.
-fn catch_up(server: &mut Server, copying: &mut Copying, pace: &mut Pace) -> Result<()> {
+fn catch_up(server: &mut Server, copying: &mut Copying, pace: &Pace) -> Result<()> {
     let mut rounds = Rounds::default();
     loop {
         let to = Lsn(server.durable()?);
@@ -295,6 +296,10 @@ fn catch_up(server: &mut Server, copying: &mut Copying, pace: &mut Pace) -> Resu
         server.check()?;
         if rounds.are_enough(copied)? {
             return Ok(());
+        }
+        // A log that is copied more slowly than the server writes it never ends.
+        if !rounds.gain {
+            pace.lift_limit();
         }
     }
 }
@@ -305,6 +310,8 @@ struct Rounds {
     count: u32,
     grown: u32,
     before_bytes: Option<u64>,
+    /// The newest copied at most half of what the one before did.
+    gain: bool,
 }
 
 impl Rounds {
@@ -317,6 +324,7 @@ impl Rounds {
         self.count += 1;
         let before = self.before_bytes.replace(copied);
         self.grown += u32::from(before.is_some_and(|before| copied >= before));
+        self.gain = before.is_none_or(|before| copied <= before / 2);
         let ends = self.count == LOG_ROUNDS_MAX || self.grown == LOG_GROWN_MAX;
         match copied <= LOG_HELD_MAX_BYTES {
             true => Ok(self.count >= LOG_ROUNDS_MAX),
@@ -415,5 +423,14 @@ mod tests {
         // Bursts of others.
         let burst = |n| if n < 3 { (64 << 20) * u64::from(n) } else { 0 };
         assert_eq!(rounds(burst), (3, Ok(true)));
+    }
+
+    #[test]
+    fn a_rate_is_kept_while_the_rest_of_the_log_gets_half_as_long() {
+        let mut rounds = Rounds::default();
+        let mut gains = |mib: u64| rounds.are_enough(mib << 20).map(|_| rounds.gain);
+        assert_eq!(gains(2000), Ok(true));
+        assert_eq!(gains(1000), Ok(true));
+        assert_eq!(gains(501), Ok(false));
     }
 }

@@ -17,6 +17,7 @@ mod identity;
 mod layers;
 mod make;
 mod manifest;
+mod pacing;
 mod private;
 mod replay;
 mod replica;
@@ -29,11 +30,13 @@ use self::base::Base;
 use self::finish::Finish;
 use self::gtid::Gtid;
 use self::make::To;
+use self::pacing::Pacing;
 use self::restore::Source;
 use self::until::Until;
 use crate::db::Dsn;
 use crate::keys::KeyArgs;
-use crate::{pace, signals, Result};
+use crate::pace::{self, Rate};
+use crate::{signals, Result};
 use clap::{ArgGroup, Args};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -56,10 +59,10 @@ pub struct BackupArgs {
     /// Leave out tables of other engines instead of refusing a server that has some
     #[arg(long)]
     only_sluice: bool,
-    /// MiB a second at most of pages that are copied, and of what the verification reads; the log is copied
-    /// as fast as it goes
-    #[arg(long, value_name = "N", value_parser = pace::rate_mib())]
-    rate_mib: Option<u64>,
+    /// MiB a second at most that are copied, and that the verification reads; none: as fast as it goes; auto:
+    /// as fast as leaves clients of the server nine tenths of what they do, but 16 at least
+    #[arg(long, value_name = "N|auto|none", default_value = "auto")]
+    rate_mib: Rate,
     /// Seconds to wait for another backup, for running DDL statements, and for commits under way
     #[arg(long, value_name = "S", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     wait: u64,
@@ -158,7 +161,7 @@ pub fn backup(args: &BackupArgs) -> Result<ExitCode> {
         to: if is_stream { To::Stream(args.compress) } else { To::Dir(&args.to) },
         base: args.since.as_deref().map(Base::read).transpose()?,
         only_sluice: args.only_sluice,
-        rate_bytes: pace::rate_bytes(args.rate_mib),
+        pacing: Pacing { dsn: &dsn, rate: args.rate_mib },
         wait: Duration::from_secs(args.wait),
         verifies: !args.no_verify,
         keys: args.keys.read()?,

@@ -70,7 +70,7 @@ fn output(work: &Path, name: &str) -> Result<File> {
 
 /// Hands on all statements.
 fn pass(mut from: ChildStdout, mut to: ChildStdin) -> Result<()> {
-    let mut pace = Pace::new("statements of the binary logs", 0, None);
+    let pace = Pace::new("statements of the binary logs", 0, None);
     // The session keeps its rights, and statements on users find the tables that they need.
     let before = "FLUSH NO_WRITE_TO_BINLOG PRIVILEGES;\n".to_owned();
     // It must also be read if the last of the logs has left something open.

@@ -142,13 +142,13 @@ fn restore(to: &Path, keys: &Option<Arc<dyn Keys>>, fill: &mut Fill<'_>) -> Resu
 
 fn unpack(path: Option<&Path>, data: &Path) -> Result<Layer> {
     files::make_dir(data)?;
-    let mut pace = Pace::new("restoring files", 0, None);
+    let pace = Pace::new("restoring files", 0, None);
     let (shown, manifest) = match path {
-        None => ("the stream".into(), stream::unpack(std::io::stdin().lock(), data, &mut pace)?),
+        None => ("the stream".into(), stream::unpack(std::io::stdin().lock(), data, &pace)?),
         Some(path) => {
             let shown = path.display().to_string();
             let file = File::open(path).map_err(|e| format!("cannot read {shown}: {e}"))?;
-            (shown, stream::unpack(file, data, &mut pace)?)
+            (shown, stream::unpack(file, data, &pace)?)
         }
     };
     Ok(Layer { shown, manifest, data: data.to_owned() })

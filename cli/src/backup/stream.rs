@@ -352,7 +352,7 @@ impl<R: Read> Frames<R> {
 }
 
 /// Writes the files of the stream below `stage`, and answers its list. Everything is durable then.
-pub fn unpack(from: impl Read, stage: &Path, pace: &mut Pace) -> Result<Manifest> {
+pub fn unpack(from: impl Read, stage: &Path, pace: &Pace) -> Result<Manifest> {
     let mut frames = Frames::begin(opened(from)?)?;
     let mut target = Target { os: RealOs::new(), stage, current: None, bytes: BTreeMap::new() };
     let mut list = Vec::new();

@@ -1,11 +1,10 @@
 //! Files that are read at a pace, whatever reads them.
 
-use super::{rest, Pace};
+use super::Pace;
 use sluice_engine::base::Result;
 use sluice_engine::os::{File, OpenMode, Os, RealOs};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::sync::Arc;
 
 /// Read at a time: one long read would come at once, after a long rest.
 const PIECE_BYTES: usize = 1 << 20;
@@ -14,12 +13,12 @@ const PIECE_BYTES: usize = 1 << 20;
 /// with `Interrupted`.
 pub struct PacedOs {
     real: Arc<dyn Os>,
-    pace: Arc<Mutex<Pace>>,
+    pace: Arc<Pace>,
 }
 
 impl PacedOs {
     pub fn new(pace: Pace) -> Arc<PacedOs> {
-        Arc::new(PacedOs { real: RealOs::new(), pace: Arc::new(Mutex::new(pace)) })
+        Arc::new(PacedOs { real: RealOs::new(), pace: Arc::new(pace) })
     }
 
     fn paced(&self, file: Arc<dyn File>) -> Arc<dyn File> {
@@ -71,14 +70,7 @@ impl Os for PacedOs {
 
 struct PacedFile {
     file: Arc<dyn File>,
-    pace: Arc<Mutex<Pace>>,
-}
-
-impl PacedFile {
-    /// A thread that has panicked leaves numbers behind, which are right or nearly so.
-    fn pace(&self) -> MutexGuard<'_, Pace> {
-        self.pace.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+    pace: Arc<Pace>,
 }
 
 impl File for PacedFile {
@@ -88,13 +80,11 @@ impl File for PacedFile {
     fn len(&self) -> Result<u64> {
         self.file.len()
     }
-    /// Rests first, so that after a signal nothing more is read. Others count their reads meanwhile.
+    /// Rests first, so that after a signal nothing more is read.
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
         let places = (offset..).step_by(PIECE_BYTES);
         for (piece, at) in buf.chunks_mut(PIECE_BYTES).zip(places) {
-            let due = self.pace().count(piece.len() as u64, Instant::now());
-            rest(due)?;
-            self.pace().show_progress();
+            self.pace.step(piece.len() as u64)?;
             self.file.read_at(piece, at)?;
         }
         Ok(())
@@ -130,7 +120,7 @@ mod tests {
         Config, Engine, Entry, Geometry, IndexSpec, NoHost, RowWrite, TableSpec,
     };
     use std::fs;
-    use std::time::Duration;
+    use std::time::{Duration, Instant};
 
     const GEOMETRY: Geometry = Geometry {
         log_segment_bytes: 1 << 20,
@@ -175,7 +165,7 @@ mod tests {
             let begun = Instant::now();
             let report = Directory::open(os, &self.0, None).unwrap().verify(GEOMETRY).unwrap();
             assert!(report.is_clean(), "{:?}", report.checks);
-            let bytes = pace.lock().unwrap().bytes;
+            let bytes = pace.state().bytes;
             (begun.elapsed(), bytes)
         }
     }

@@ -49,7 +49,7 @@ fn read(bytes: &[u8], name: &str) -> Result<Manifest> {
     let dir = std::env::temp_dir().join(format!("sluice-stream-{}-{name}", std::process::id()));
     let _ = fs::remove_dir_all(&dir);
     fs::create_dir_all(&dir).unwrap();
-    let found = unpack(bytes, &dir, &mut Pace::new("", 0, None));
+    let found = unpack(bytes, &dir, &Pace::new("", 0, None));
     if found.is_ok() {
         let pages = fs::read(dir.join("sluice/pages")).unwrap();
         assert!(pages.len() == 8192 && pages[..4096] == [7; 4096] && pages[4096..] == [0; 4096]);
