@@ -17,7 +17,7 @@ use super::stream::{Stream, StreamOs};
 use crate::db::Dsn;
 use crate::pace::{self, Pace, PacedOs};
 use crate::{signals, Result};
-use sluice_engine::base::{Error, Lsn};
+use sluice_engine::base::Error;
 use sluice_engine::db::backup::{key_id, Copied, CopiedPart, Copying};
 use sluice_engine::db::inspect::Directory;
 use sluice_engine::db::{Geometry, Keys};
@@ -222,7 +222,7 @@ fn copy(
     small: &mut Files<'_>,
     options: &Options<'_>,
 ) -> Result<Made> {
-    let from = Lsn(server.start(&places.data_dir)?);
+    let from = server.start(&places.data_dir)?;
     let source = (RealOs::new(), &*places.data_dir.join(ENGINE), &*places.log_dir);
     let (os, target): (Arc<dyn Os>, PathBuf) = match small.to {
         Sink::Dir(data) => (RealOs::new(), data.join(ENGINE)),
@@ -232,7 +232,7 @@ fn copy(
     let mut copying = Copying::begin(source, (os, &target), from).map_err(plain)?;
     let store = match &options.base {
         Some(base) => {
-            base.check_server(restore.as_deref(), server.durable()?)?;
+            base.check_server(restore.as_deref(), server.durable()?.0)?;
             base.parts(&mut copying)?
         }
         None => copying.store_parts(),
@@ -259,9 +259,9 @@ fn copy(
     if let Sink::Stream(stream) = small.to {
         stream.hold();
     }
-    let end = server.flush_log()?;
+    let (end, place) = server.flush_log()?;
     facts.extend(server.position()?);
-    copying.copy_log(Lsn(end), &mut |_| Ok(())).map_err(plain)?;
+    copying.copy_log(place, &mut |_| Ok(())).map_err(plain)?;
     small.copy_system(&foreign)?;
     small.copy_aria_log(&places.aria_dir)?;
     server.check()?;
@@ -291,7 +291,7 @@ fn look(pace: &Pace, bytes: u64, server: &mut Server) -> sluice_engine::base::Re
 fn catch_up(server: &mut Server, copying: &mut Copying, pace: &Pace) -> Result<()> {
     let mut rounds = Rounds::default();
     loop {
-        let to = Lsn(server.durable()?);
+        let (_, to) = server.durable()?;
         let copied = copying.copy_log(to, &mut |bytes| look(pace, bytes, server)).map_err(plain)?;
         server.check()?;
         if rounds.are_enough(copied)? {

@@ -2,6 +2,7 @@
 
 use crate::db::{Client, Counters, Dsn};
 use crate::Result;
+use sluice_engine::db::backup::Place;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -78,12 +79,12 @@ impl Server {
 
     fn status(&mut self) -> Result<Counters> {
         let sql = "SHOW GLOBAL STATUS WHERE Variable_name LIKE 'Sluice\\_backup%' \
-                   OR Variable_name = 'Sluice_log_durable_lsn'";
+                   OR Variable_name LIKE 'Sluice\\_log\\_durable%'";
         Ok(Counters::new(self.client.rows(sql)?))
     }
 
-    /// The server keeps its files from here on. Answers from where on it keeps the log.
-    pub fn start(&mut self, data_dir: &Path) -> Result<u64> {
+    /// The server keeps its files from here on. Answers from where on it keeps files of the log.
+    pub fn start(&mut self, data_dir: &Path) -> Result<Place> {
         self.client.execute("SET SESSION sluice_hot_backup = 1")?;
         let began = self.client.execute("BACKUP STAGE START");
         began.map_err(|error| match error.contains("error 1205") {
@@ -103,7 +104,7 @@ impl Server {
         }
         let status = self.status()?;
         self.number = number(&status, "sluice_backups")?;
-        number(&status, "sluice_backup_log_lsn")
+        number(&status, "sluice_backup_log_place").map(Place)
     }
 
     /// Fails if the server does not keep the files any more.
@@ -119,12 +120,14 @@ impl Server {
         }
     }
 
-    /// Everything below is durable.
-    pub fn durable(&mut self) -> Result<u64> {
-        number(&self.status()?, "sluice_log_durable_lsn")
+    /// Everything below is durable: the position in the log, and its place in the files.
+    pub fn durable(&mut self) -> Result<(u64, Place)> {
+        let status = self.status()?;
+        let place = number(&status, "sluice_log_durable_place")?;
+        Ok((number(&status, "sluice_log_durable_lsn")?, Place(place)))
     }
 
-    pub fn flush_log(&mut self) -> Result<u64> {
+    pub fn flush_log(&mut self) -> Result<(u64, Place)> {
         self.client.execute("FLUSH NO_WRITE_TO_BINLOG ENGINE LOGS")?;
         self.durable()
     }

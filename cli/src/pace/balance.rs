@@ -88,9 +88,8 @@ impl Balance {
             self.rate_bytes = FREE_BYTES;
             return;
         };
-        let mean = |old: Option<f64>, new: f64| {
-            old.map_or(new, |old| old * (1.0 - NEWEST) + new * NEWEST)
-        };
+        let mean =
+            |old: Option<f64>, new: f64| old.map_or(new, |old| old * (1.0 - NEWEST) + new * NEWEST);
         let (beside, alone) = (mean(self.beside, beside), mean(self.alone, alone));
         (self.beside, self.alone) = (Some(beside), Some(alone));
         if alone < IDLE_WORK {

@@ -287,8 +287,7 @@ impl Wal {
 
     /// Where the files that `from` needs begin.
     pub fn segment_place(&self, from: Lsn) -> Place {
-        let near = self.segments.place_near(from.0);
-        Place(near - near % self.segments.segment_bytes)
+        Place(self.segments.segment_around(from.0) * self.segments.segment_bytes)
     }
 
     /// First position that is kept.

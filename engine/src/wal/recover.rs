@@ -18,7 +18,6 @@ use super::segments::{segment_number, segment_path, shown, Segments};
 use super::{WalAnchor, WalOptions};
 use crate::base::{Error, Result};
 use crate::cipher::Cipher;
-use crate::os::planted::{self, Bug};
 use crate::os::{AlignedBuf, File, OpenMode, Os};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -283,7 +282,7 @@ fn check_behind_end(
 /// in a segment would not tell any more which positions it holds.
 fn clear_behind_end(segments: &Segments, places: &[u64]) -> Result<()> {
     let zeros = AlignedBuf::new(BLOCK as usize);
-    for &place in places.iter().filter(|_| !planted::is(Bug::BatchAfterEndKept)) {
+    for &place in places {
         if let Some((file, offset)) = segments.locate(place) {
             file.write_at(&zeros, offset)?;
         }
@@ -316,8 +315,7 @@ fn check_stray(control: &Control, stray: &Found, end: u64, segment_bytes: u64) -
 
 /// Spares too: their headers may be as volatile as the last batches.
 fn sync_tail(segments: &Segments, from: u64) -> Result<()> {
-    for number in segments.number_of(segments.place_near(from))..segments.number_of(segments.end())
-    {
+    for number in segments.segment_around(from)..segments.number_of(segments.end()) {
         segments.sync(number)?;
     }
     Ok(())

@@ -254,7 +254,13 @@ impl Segments {
         self.set.read().last_start(|start| start.lsn <= lsn).map(|start| start.place)
     }
 
-    /// The place of `lsn`, or of something before it in the same segment.
+    /// Number of the segment in which the batch around `lsn` starts.
+    pub fn segment_around(&self, lsn: u64) -> u64 {
+        let start = self.start_before(lsn);
+        self.number_of(start.unwrap_or_else(|| self.begin()))
+    }
+
+    /// The place of `lsn`, or of something before it.
     pub fn place_near(&self, lsn: u64) -> u64 {
         let set = self.set.read();
         let Some(start) = set.last_start(|start| start.lsn <= lsn) else {

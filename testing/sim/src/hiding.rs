@@ -47,6 +47,9 @@ pub struct Hiding {
     ordered: Cell<Option<Mode>>,
     /// Of all tables that had to be encrypted, whether they are there or not.
     pub promised: Arc<Mutex<BTreeSet<TreeId>>>,
+    /// Trees with plain records at the last look, and those of them whose ids were free after it.
+    plain: RefCell<BTreeSet<TreeId>>,
+    earlier: RefCell<BTreeSet<TreeId>>,
 }
 
 impl Hiding {
@@ -62,6 +65,8 @@ impl Hiding {
             mode: Cell::new(Mode::Off),
             ordered: Cell::new(None),
             promised: Arc::default(),
+            plain: RefCell::default(),
+            earlier: RefCell::default(),
         }
     }
 
@@ -157,6 +162,9 @@ impl Hiding {
             let mut known = self.promised.lock().unwrap_or_else(PoisonError::into_inner);
             known.retain(|tree| *tree < next);
             known.extend(promised);
+            // So an id of a plain tree may come back for one that must be encrypted.
+            let plain = self.plain.borrow();
+            self.earlier.borrow_mut().extend(plain.iter().filter(|tree| **tree >= next));
         }
         opened
     }
@@ -166,8 +174,11 @@ impl Hiding {
         if self.modes.is_some() {
             let plain = trees_with_plain_records(&**os, Path::new(DIRS[0])).unwrap_or_default();
             let promised = self.promised.lock().unwrap_or_else(PoisonError::into_inner);
-            let bad = promised.intersection(&plain).next();
+            let earlier = self.earlier.borrow();
+            let bad = promised.intersection(&plain).find(|tree| !earlier.contains(tree));
             assert!(bad.is_none(), "a page of {bad:?}, which must be encrypted, is to be read");
+            drop(promised);
+            self.plain.replace(plain);
         }
         if !self.is_hidden.get() {
             return;

@@ -14,7 +14,8 @@ use crate::row::spec;
 use crate::session::{Flow, Session};
 use sluice_engine::base::{Error, Result, TreeId};
 use sluice_engine::db::{
-    Compression, Config, Engine, FixedKeys, FlushAtCommit, Geometry, Host, Level, TableSpec,
+    Compression, Config, Engine, FixedKeys, FlushAtCommit, Geometry, Host, Level, LogCompression,
+    TableSpec,
 };
 use sluice_engine::os::planted::Bug;
 use sluice_engine::os::sched::{self, Pace};
@@ -31,6 +32,9 @@ pub const SESSION_OF_CHECKS: u64 = 99;
 /// So many seeds of 100 have somebody who makes backups: drawn apart, the others stay as they were.
 const BACKUP_PERCENT: u64 = 20;
 const BACKUP_SALT: u64 = 0xba_c0;
+/// And so many have lives that pack the same positions of the log into different places.
+const PACKING_PERCENT: u64 = 20;
+const PACKING_SALT: u64 = 0xac_61;
 /// Simulated time after which background work that nobody disturbs must be done.
 const QUIET_MAX: Duration = Duration::from_secs(500);
 
@@ -190,6 +194,8 @@ struct World {
     /// Of somebody who makes backups, if there is one.
     backup_rng: Option<SimRng>,
     backups: Backups,
+    /// Draws how a life packs the log, if lives differ.
+    packing_rng: Option<SimRng>,
     os: Arc<SimOs>,
     limits: Limits,
     model: Arc<Mutex<Model>>,
@@ -200,11 +206,13 @@ struct World {
 impl World {
     fn new(seed: u64, rng: SimRng, limits: Limits) -> World {
         let mut backup_rng = SimRng::new(seed ^ BACKUP_SALT);
+        let mut packing_rng = SimRng::new(seed ^ PACKING_SALT);
         World {
             rng,
             hiding: Hiding::of_seed(seed),
             backup_rng: backup_rng.chance(BACKUP_PERCENT).then_some(backup_rng),
             backups: Backups::default(),
+            packing_rng: packing_rng.chance(PACKING_PERCENT).then_some(packing_rng),
             os: SimOs::new(seed),
             limits,
             model: Arc::default(),
@@ -289,6 +297,10 @@ impl World {
         let open = || self.open(mode).unwrap_or_else(|e| panic!("cannot open: {e}"));
         let engine = sick.flatten().unwrap_or_else(open);
         engine.set_flush_at_commit(mode);
+        if let Some(rng) = &mut self.packing_rng {
+            let how = [LogCompression::None, LogCompression::Lz4, LogCompression::Zstd];
+            engine.set_log_compression(how[rng.below(3) as usize]);
+        }
         self.end_copy(&engine);
         let found = check::everything(&engine, SESSION_OF_CHECKS, self.limits.habits.ids);
         let prepared = engine.prepared();

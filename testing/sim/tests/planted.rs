@@ -144,10 +144,6 @@ fn batch_of_earlier_life_taken() {
     is_found(Bug::BatchOfEarlierLifeTaken);
 }
 
-fn batch_after_end_kept() {
-    is_found(Bug::BatchAfterEndKept);
-}
-
 fn equal_key_not_checked() {
     is_found(Bug::EqualKeyNotChecked);
 }
@@ -278,7 +274,6 @@ fn main() {
         half_group_written,
         packed_taken_for_plain,
         batch_of_earlier_life_taken,
-        batch_after_end_kept,
         equal_key_not_checked,
         undone_lets_go,
         owed_too_late,
