@@ -55,6 +55,7 @@ mod recover;
 mod ring;
 mod scanner;
 mod segments;
+mod starts;
 mod stats;
 mod waiter;
 

@@ -12,6 +12,7 @@
 
 use super::format::{encode_segment_header, BatchHeader, BLOCK, STREAM_START};
 use super::notes::{BatchNote, Notes};
+use super::starts::Starts;
 use super::stats::{count, value};
 use crate::base::{Error, Result};
 use crate::cipher::Cipher;
@@ -61,8 +62,7 @@ struct Set {
     /// Number of the first of `files`; the numbers are consecutive.
     first: u64,
     files: VecDeque<Kept>,
-    /// The first batch in each segment in which one starts, in order.
-    starts: VecDeque<SegmentStart>,
+    starts: Starts,
     /// No longer needed, lowest number first: so that what stays on disk stays consecutive.
     free: VecDeque<Free>,
 }
@@ -71,12 +71,6 @@ struct Set {
 struct Kept {
     file: Arc<dyn File>,
     notes: Notes,
-}
-
-#[derive(Clone, Copy)]
-struct SegmentStart {
-    lsn: u64,
-    place: u64,
 }
 
 /// A file that is kept for reuse, and open: its next use needs no new handle.
@@ -139,7 +133,7 @@ impl Segments {
         let end = (first + files.len() as u64) * segment_bytes;
         let kept = |file| Kept { file, notes: Notes::new() };
         let files = files.into_iter().map(kept).collect();
-        let set = Set { first, files, starts: VecDeque::new(), free: VecDeque::new() };
+        let set = Set { first, files, starts: Starts::new(segment_bytes), free: VecDeque::new() };
         Segments {
             os,
             dir,
@@ -164,12 +158,15 @@ impl Segments {
 
     /// A segment's first batch.
     pub fn add_start(&self, header: &BatchHeader) {
-        self.set.write().add_start(header, self.segment_bytes);
+        let mut set = self.set.write();
+        if set.kept(self.number_of(header.place)).is_some() {
+            set.starts.add(header);
+        }
     }
 
     /// The starts of all segments are known now.
     pub fn set_oldest(&self) {
-        if let Some(start) = self.set.read().starts.front() {
+        if let Some(start) = self.set.read().starts.first() {
             self.oldest.store(start.lsn, Ordering::Release);
         }
     }
@@ -177,8 +174,7 @@ impl Segments {
     /// The log ends at `place`: what was found there and after it is of an earlier life of the log.
     pub fn begin_at(&self, place: u64) {
         let mut set = self.set.write();
-        let keep = set.starts.partition_point(|start| start.place < place);
-        set.starts.truncate(keep);
+        set.starts.forget_from(place);
         for (number, kept) in (set.first..).zip(&set.files) {
             kept.notes.forget_from(number * self.segment_bytes, place);
         }
@@ -235,7 +231,7 @@ impl Segments {
             let set = self.set.read();
             let Some(kept) = set.kept(number) else { return };
             kept.notes.add(number * self.segment_bytes, &note);
-            if set.start_of(number, self.segment_bytes).is_some() {
+            if set.starts.has(number) {
                 return;
             }
         }
@@ -245,13 +241,13 @@ impl Segments {
     /// The batch around `lsn`, if it is noted.
     pub fn find(&self, lsn: u64) -> Option<BatchNote> {
         let set = self.set.read();
-        let number = self.number_of(set.last_start(|start| start.lsn <= lsn)?.place);
+        let number = self.number_of(set.starts.around(lsn)?.place);
         set.kept(number)?.notes.around(number * self.segment_bytes, lsn)
     }
 
     /// The first batch of the segment in which the batch around `lsn` starts: its place.
     pub fn start_before(&self, lsn: u64) -> Option<u64> {
-        self.set.read().last_start(|start| start.lsn <= lsn).map(|start| start.place)
+        self.set.read().starts.around(lsn).map(|start| start.place)
     }
 
     /// Number of the segment in which the batch around `lsn` starts.
@@ -263,7 +259,7 @@ impl Segments {
     /// The place of `lsn`, or of something before it.
     pub fn place_near(&self, lsn: u64) -> u64 {
         let set = self.set.read();
-        let Some(start) = set.last_start(|start| start.lsn <= lsn) else {
+        let Some(start) = set.starts.around(lsn) else {
             return set.first * self.segment_bytes;
         };
         let number = self.number_of(start.place);
@@ -279,7 +275,7 @@ impl Segments {
     /// LSN of a batch that does not start after `place`: the last one that is noted there.
     pub fn lsn_near(&self, place: u64) -> u64 {
         let set = self.set.read();
-        let Some(start) = set.last_start(|start| start.place <= place) else {
+        let Some(start) = set.starts.at_place(place) else {
             return self.oldest();
         };
         let number = self.number_of(start.place);
@@ -316,8 +312,8 @@ impl Segments {
     /// stays in any case: without one nobody could tell the position of what follows.
     pub fn retire(&self, low: u64, durable: u64) {
         let mut set = self.set.write();
-        let is_before = |start: &SegmentStart| start.lsn <= low && start.lsn < durable;
-        let Some(start) = set.last_start(is_before) else { return };
+        let last_durable = durable.saturating_sub(1);
+        let Some(start) = set.starts.around(low.min(last_durable)) else { return };
         let keep = self.number_of(start.place);
         while set.first < keep && set.files.len() > 1 {
             let number = set.first;
@@ -326,10 +322,8 @@ impl Segments {
             set.first += 1;
         }
         let begin = set.first * self.segment_bytes;
-        while set.starts.front().is_some_and(|start| start.place < begin) {
-            set.starts.pop_front();
-        }
-        if let Some(oldest) = set.starts.front() {
+        set.starts.forget_before(begin);
+        if let Some(oldest) = set.starts.first() {
             // Readers look again after reading: it must move before a file is reused.
             self.oldest.fetch_max(oldest.lsn, Ordering::AcqRel);
         }
@@ -347,7 +341,8 @@ impl Segments {
         Ok(())
     }
 
-    /// `log_end`: place that the log reaches at most. Adds one spare, or removes one free file when there are too many, or does nothing.
+    /// Adds one spare, or removes one free file when there are too many, or does nothing. `log_end`: the place
+    /// that the log has reached at most.
     pub fn prepare_step(&self, log_end: u64, spares: u64, capacity_bytes: u64) -> Result<bool> {
         let Some(_sole) = self.maintain.try_lock() else { return Ok(false) };
         if self.end() < block_of_segment(log_end, self.segment_bytes) + spares * self.segment_bytes
@@ -494,25 +489,6 @@ impl Segments {
 impl Set {
     fn kept(&self, number: u64) -> Option<&Kept> {
         self.files.get(number.checked_sub(self.first)? as usize)
-    }
-
-    /// The last start of which `is_before` holds, which holds of all before it.
-    fn last_start(&self, is_before: impl Fn(&SegmentStart) -> bool) -> Option<SegmentStart> {
-        let at = self.starts.partition_point(is_before).checked_sub(1)?;
-        self.starts.get(at).copied()
-    }
-
-    fn start_of(&self, number: u64, segment_bytes: u64) -> Option<SegmentStart> {
-        let found = self.last_start(|start| start.place / segment_bytes <= number)?;
-        (found.place / segment_bytes == number).then_some(found)
-    }
-
-    fn add_start(&mut self, header: &BatchHeader, segment_bytes: u64) {
-        let number = header.place / segment_bytes;
-        if self.kept(number).is_some() && self.start_of(number, segment_bytes).is_none() {
-            let at = self.starts.partition_point(|start| start.place < header.place);
-            self.starts.insert(at, SegmentStart { lsn: header.lsn, place: header.place });
-        }
     }
 }
 
