@@ -6,6 +6,7 @@
 mod case;
 mod chains;
 mod increments;
+mod owner;
 mod replica;
 mod snapshot;
 mod stream;
