@@ -6,6 +6,7 @@
 mod case;
 mod chains;
 mod increments;
+mod mixed;
 mod owner;
 mod replica;
 mod snapshot;
