@@ -13,7 +13,8 @@ use sluice_engine::db::{
 use std::cell::Cell;
 use std::collections::HashSet;
 use std::ffi::c_void;
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 use std::time::Duration;
 
@@ -106,7 +107,29 @@ pub fn settle(statement: &str, durability: Durability) -> Result<()> {
     std::process::abort()
 }
 
+/// Where the log is unless sluice_log_dir names another place, and a file of it.
+const OWN_LOG: &str = "log";
+const LOG_CONTROL: &str = "control";
+
+/// Refuses pages with a log beside them while sluice_log_dir names another one. A restored directory has its log
+/// there, and that of the server before it goes on from pages of another moment.
+fn refuse_two_logs(data_dir: &Path, log_dir: &Path) -> Result<()> {
+    let own = data_dir.join(OWN_LOG);
+    let place = |dir: &Path| fs::canonicalize(dir).ok();
+    if !own.join(LOG_CONTROL).exists() || place(&own) == place(log_dir) {
+        return Ok(());
+    }
+    Err(Error::Refused(format!(
+        "there are two logs: one in {}, and sluice_log_dir is {}. Tables that sluice restore has made have the \
+         first: remove the setting, or move that log to a new directory, which it names. If the second is theirs, \
+         move the first away",
+        own.display(),
+        log_dir.display()
+    )))
+}
+
 pub fn start(config: &AbiConfig, data_dir: PathBuf, log_dir: Option<PathBuf>) -> Result<()> {
+    log_dir.as_deref().map_or(Ok(()), |log_dir| refuse_two_logs(&data_dir, log_dir))?;
     let config = Config {
         data_dir,
         log_dir,

@@ -17,6 +17,7 @@ mod identity;
 mod layers;
 mod make;
 mod manifest;
+mod owner;
 mod pacing;
 mod private;
 mod replay;
@@ -89,6 +90,10 @@ pub struct RestoreArgs {
     /// Data directory of a server that does not run: must be empty or not exist
     #[arg(long, value_name = "DATADIR")]
     to: PathBuf,
+    /// Whose the directory and all files in it are, as chown has it; by default those of the directory's
+    /// owner. A directory that root makes is root's
+    #[arg(long, value_name = "USER[:GROUP]")]
+    owner: Option<String>,
     /// Apply the binary logs of the server, which are kept in this directory: all, unless an option
     /// --to-... or --before-gtid says how far
     #[arg(long, value_name = "DIR")]
@@ -178,6 +183,7 @@ pub fn restore(args: &RestoreArgs) -> Result<ExitCode> {
         finish: args.finish()?,
         verifies: !args.no_verify,
         keys: args.keys.read()?,
+        owner: args.owner.clone(),
     };
     restore::run(&Source::of(&args.from), &args.to, &options)?;
     Ok(ExitCode::SUCCESS)

@@ -11,6 +11,7 @@ use super::identity;
 use super::layers::{self, Layer, Layers};
 use super::make::{verify, ENGINE};
 use super::manifest::Manifest;
+use super::owner::{self, Ids};
 use super::stream;
 use crate::pace::{self, Pace, PacedOs};
 use crate::{signals, Result};
@@ -18,7 +19,6 @@ use sluice_engine::db::backup::{key_id, settle, Settled};
 use sluice_engine::db::{Encryption, Geometry, Host, Keys, Level, Scope};
 use sluice_engine::os::RealOs;
 use std::fs::{self, File};
-use std::os::unix::fs::{chown, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -52,6 +52,8 @@ pub struct Options {
     pub verifies: bool,
     /// Of an encrypted backup.
     pub keys: Option<Arc<dyn Keys>>,
+    /// Of the directory and all in it, by name. None: that of the directory.
+    pub owner: Option<String>,
 }
 
 pub fn run(from: &Source, to: &Path, options: &Options) -> Result<()> {
@@ -61,7 +63,7 @@ pub fn run(from: &Source, to: &Path, options: &Options) -> Result<()> {
             "--from is a stream, on which no increment rests: it takes the directory of a backup"
                 .into(),
         ),
-        Source::Stream(path) => restore(to, &options.keys, &mut |stage, _| {
+        Source::Stream(path) => restore(to, options, &mut |stage, _| {
             let Layer { shown, manifest, .. } = unpack(path.as_deref(), stage)?;
             layers::check_full(&shown, &manifest)?;
             let plan = options.finish.plan(&manifest)?;
@@ -85,7 +87,7 @@ fn restore_dir(from: &Path, to: &Path, options: &Options) -> Result<()> {
     // Refuses before it writes anything, unless a stream is to be unpacked.
     let is_known = options.increments.iter().all(|source| matches!(source, Source::Dir(_)));
     let mut known = is_known.then(|| gather(Path::new(""))).transpose()?;
-    restore(to, &options.keys, &mut |stage, work| {
+    restore(to, options, &mut |stage, work| {
         let (layers, plan) = match known.take() {
             Some(known) => known,
             None => gather(work)?,
@@ -116,18 +118,28 @@ fn verify_stage(stage: &Path, options: &Options) -> Result<()> {
 /// to be done.
 type Fill<'a> = dyn FnMut(&Path, &Path) -> Result<(Manifest, Option<Plan>)> + 'a;
 
-fn restore(to: &Path, keys: &Option<Arc<dyn Keys>>, fill: &mut Fill<'_>) -> Result<()> {
+fn restore(to: &Path, options: &Options, fill: &mut Fill<'_>) -> Result<()> {
+    let mut dirs = owner::missing(to);
     files::take_empty_dir(to)?;
+    let owner = match &options.owner {
+        Some(name) => {
+            dirs.push(to.to_owned());
+            Ids::named(name, to)?
+        }
+        None => Ids::of(to)?,
+    };
     let (stage, work) = (to.join(STAGE), to.join(WORK));
     files::make_dir(&stage)?;
     let staged = fill(&stage, &work).and_then(|(manifest, plan)| {
         let _ = fs::remove_dir_all(&work);
-        let settled = recover(&stage, keys.clone())?;
+        let settled = recover(&stage, options.keys.clone())?;
         if let Some(plan) = &plan {
             plan.run(&manifest, &stage, &work)?;
         }
         let _ = fs::remove_dir_all(&work);
         identity::mark(&stage, &manifest)?;
+        owner.give_below(&stage)?;
+        dirs.iter().try_for_each(|dir| owner.give(dir))?;
         place(&stage, to)?;
         Ok((manifest, plan, settled))
     });
@@ -137,6 +149,9 @@ fn restore(to: &Path, keys: &Option<Arc<dyn Keys>>, fill: &mut Fill<'_>) -> Resu
     }
     let (manifest, plan, settled) = staged?;
     say(&manifest, &settled, plan.as_ref(), to);
+    if owner.is_root() {
+        say_of_root(to);
+    }
     Ok(())
 }
 
@@ -192,10 +207,8 @@ impl Host for Words {
     fn lock_wait(&self, _waiter_session: u64, _holder_session: u64) {}
 }
 
-/// All of it is there: it gets its names in the data directory, and belongs to whom that belongs.
+/// All of it is there: it gets its names in the data directory.
 fn place(stage: &Path, to: &Path) -> Result<()> {
-    let owner = fs::metadata(to).map_err(|e| format!("cannot look at {}: {e}", to.display()))?;
-    settle_owner(stage, (owner.uid(), owner.gid()))?;
     let mut entries = files::list(stage)?;
     if !entries.iter().any(|path| path.ends_with(LAST)) {
         return Err(format!("the backup has no schema {LAST}"));
@@ -211,25 +224,6 @@ fn place(stage: &Path, to: &Path) -> Result<()> {
     }
     fs::remove_dir(stage).map_err(|e| format!("cannot remove {}: {e}", stage.display()))?;
     files::sync(to)
-}
-
-/// Directories durable, and all with this owner.
-fn settle_owner(dir: &Path, owner: (u32, u32)) -> Result<()> {
-    let own = |path: &PathBuf| {
-        let is = fs::symlink_metadata(path).map(|meta| (meta.uid(), meta.gid()));
-        let set = match is {
-            Ok(is) if is == owner => Ok(()),
-            _ => chown(path, Some(owner.0), Some(owner.1)),
-        };
-        set.map_err(|e| format!("cannot give {} its owner: {e}", path.display()))
-    };
-    for path in files::list(dir)? {
-        own(&path)?;
-        if path.is_dir() {
-            settle_owner(&path, owner)?;
-        }
-    }
-    files::sync(dir)
 }
 
 fn say(manifest: &Manifest, settled: &Settled, plan: Option<&Plan>, to: &Path) {
@@ -268,4 +262,13 @@ fn say_next(manifest: &Manifest) {
         "only then does it have InnoDB's tables in mysql, and only then may it become a replica"
     );
     manifest.positions().for_each(|(name, value)| report!("{name} {value}"));
+}
+
+/// A server that root starts runs as another user.
+fn say_of_root(to: &Path) {
+    report!(
+        "All files belong to root: no server that runs as another user starts on them. For the user mysql: \
+         chown -R mysql: {} (or restore with --owner mysql)",
+        to.display()
+    );
 }

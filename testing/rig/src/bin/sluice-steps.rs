@@ -52,8 +52,9 @@ const STEPS: [TestStep; 29] = [
 
 /// The other series: its packages, the plugin for it, our suite under its driver; then from the default
 /// server to it on the same data directories.
-const NEXT_SERIES: [TestStep; 3] = [
+const NEXT_SERIES: [TestStep; 4] = [
     ("mtr-11.8", "make --no-print-directory mtr SERVER=11.8"),
+    ("online_alter", "$BUILD_NEXT && $SERVERS online_alter -- --test-threads=1"),
     ("upgrade", "$BUILD_NEXT && $SERVERS upgrade -- --test-threads=2"),
     // One directory with the binlog in the log, one without a binlog, one with the server syncing it.
     (

@@ -6,6 +6,8 @@
 mod case;
 mod chains;
 mod increments;
+mod mixed;
+mod owner;
 mod replica;
 mod snapshot;
 mod stream;
