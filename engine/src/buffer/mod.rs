@@ -37,6 +37,7 @@
 //! clean   --will_change--------------> dirty(rec_lsn)
 //! dirty   --writeback::claim, copy---> writing(rec_lsn) and clean;  will_change: and dirty again
 //! writing --writeback::settle--------> not writing; on failure dirty with the old rec_lsn
+//! dirty   --write_batch, owe_frame---> clean, neither written nor owed, if Store::is_dropped
 //! clean and unreferenced --evict-----> absent, or --Pool::pass (by the scan that loaded it)
 //! dirty and unreferenced --owe_frame-> absent, its changes owed: in memory, or in a delta in the log
 //! any     --Pool::free/discard-------> dead, absent

@@ -77,9 +77,14 @@ impl Pool {
     }
 
     /// Leaves the changes of the unused frame in slot `i` in place of an image, if they are all
-    /// gathered and take at most `bytes_max`, or can be left to a delta. Answers whether the frame may go.
+    /// gathered and take at most `bytes_max`, or can be left to a delta. A page of a dropped tree owes
+    /// nothing. Answers whether the frame may go.
     pub(super) fn owe_frame(&self, shard: &mut Shard, i: usize, bytes_max: usize) -> bool {
         let meta = Arc::clone(&shard.slots[i].meta);
+        if self.store.is_dropped(meta.tree()) {
+            meta.set_clean();
+            return true;
+        }
         let (page, rec_lsn) = (meta.page, meta.rec_lsn.load(SeqCst));
         let wants_image = rec_lsn < self.images_before.load(SeqCst)
             || meta.doomed.load(SeqCst)

@@ -629,3 +629,26 @@ fn new_pages_go_to_the_file_in_their_order() {
     }
     assert!(in_order(&pool, 1..=1600) >= 900, "{}", in_order(&pool, 1..=1600));
 }
+
+/// Nothing of it is packed, appended or owed; pages of other trees are written as ever.
+#[test]
+fn a_dirty_page_of_a_dropped_tree_is_clean_and_not_written() {
+    let (_os, pool) = new_pool();
+    create(&pool, 1..=30, 10);
+    fill(&mut pool.create(PageId(100), TreeId(4)).unwrap(), 20);
+    pool.store().drop_trees(&[TREE]);
+    assert!(pool.writeback_before(Lsn(1000), 100).unwrap());
+    assert_eq!((pool.redo_point(Lsn(1000)), pool.stats().dirty), (Lsn(1000), 0));
+    let (stats, written) = (pool.store().stats(), pool.store().written());
+    assert_eq!((stats.images, stats.pages), (1, 1));
+    assert_eq!(written.dropped, Default::default());
+
+    // The clock neither writes them nor leaves changes.
+    create(&pool, 31..=60, 30);
+    assert_eq!(pool.redo_point(Lsn(1000)), Lsn(30));
+    create(&pool, 201..=400, 40);
+    while pool.evict_step(100).unwrap() {}
+    let stats = pool.stats();
+    assert_eq!((stats.owed_pages, stats.writebacks, pool.store().stats().images), (0, 1, 1));
+    assert!(stats.evictions > 100, "{stats:?}");
+}

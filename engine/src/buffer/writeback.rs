@@ -1,6 +1,7 @@
 //! Writing dirty pages to the store: claim under the shard's lock, copy under a shared latch,
 //! compress and write with nothing held, settle under the shard's lock. A page whose leaf of the
-//! page map cannot be read stays dirty, and keeps no other from being written.
+//! page map cannot be read stays dirty, and keeps no other from being written. A page of a tree that
+//! the store has dropped is settled without a copy: the log says durably that nobody wants it.
 
 use super::frame::{Content, Latch, Meta, CLEAN};
 use super::pool::{page_lsn_of, Pool};
@@ -36,11 +37,14 @@ enum Fate {
     NotCopied,
     NotStored,
     Stored,
+    /// Its tree is gone.
+    Unwanted,
 }
 
 /// What became of claimed pages.
 #[derive(Default)]
 pub(super) struct Written {
+    /// That are clean: written, or wanted by nobody.
     pub pages: usize,
     /// Why a page was not, of the first one.
     pub refused: Option<Error>,
@@ -52,7 +56,7 @@ impl Written {
         self.refused = self.refused.take().or(other.refused);
     }
 
-    /// The pages that were written, or why none was.
+    /// The pages that are clean, or why none is.
     pub fn progress(self) -> Result<usize> {
         match self.refused {
             Some(error) if self.pages == 0 => Err(error),
@@ -191,11 +195,16 @@ impl Pool {
     fn write_batch(&self, batch: Vec<Claim>, patience: Patience) -> Result<Written> {
         let mut copies = Vec::with_capacity(batch.len() * PAGE_BYTES);
         let mut copied: Vec<Arc<Meta>> = Vec::with_capacity(batch.len());
+        let mut unwanted = 0;
         for claim in batch {
-            if copy(&claim, patience, &mut copies) {
-                copied.push(claim.meta);
-            } else {
-                self.settle(&claim.meta, Fate::NotCopied);
+            let is_wanted = !self.store.is_dropped(claim.meta.tree());
+            match copy(&claim, patience, is_wanted.then_some(&mut copies)) {
+                true if is_wanted => copied.push(claim.meta),
+                true => {
+                    unwanted += 1;
+                    self.settle(&claim.meta, Fate::Unwanted);
+                }
+                false => self.settle(&claim.meta, Fate::NotCopied),
             }
         }
         let pages = copied.iter().zip(copies.chunks_exact(PAGE_BYTES));
@@ -209,7 +218,7 @@ impl Pool {
             })
             .collect();
         if writes.is_empty() {
-            return Ok(Written::default());
+            return Ok(Written { pages: unwanted, refused: None });
         }
         let mut unwritten = match self.store.write(patience.cause(), &writes) {
             Ok(unwritten) => unwritten,
@@ -225,7 +234,7 @@ impl Pool {
         let pages = copied.len() - unwritten.len();
         self.counters.writebacks.fetch_add(pages as u64, Relaxed);
         let refused = (!unwritten.is_empty()).then(|| unwritten.swap_remove(0).1);
-        Ok(Written { pages, refused })
+        Ok(Written { pages: pages + unwanted, refused })
     }
 
     /// Ends a claim. A copy that did not reach the store leaves the frame as dirty as it was, and
@@ -238,7 +247,7 @@ impl Pool {
         if fate == Fate::NotStored && !planted::is(Bug::FailedImageKeepsList) {
             meta.gathered.lock().lose();
         }
-        if fate != Fate::Stored {
+        if matches!(fate, Fate::NotCopied | Fate::NotStored) {
             meta.set_dirty(claimed);
         }
         meta.writing_lsn.store(CLEAN, SeqCst);
@@ -246,8 +255,8 @@ impl Pool {
     }
 }
 
-/// Appends a copy of the page; from here on the frame is clean unless it changes again.
-fn copy(claim: &Claim, patience: Patience, out: &mut Vec<u8>) -> bool {
+/// Appends a copy of the page, if it is wanted; from here on the frame is clean unless it changes again.
+fn copy(claim: &Claim, patience: Patience, out: Option<&mut Vec<u8>>) -> bool {
     let body = match patience {
         Patience::Wait => claim.latch.read(),
         Patience::Try => match claim.latch.try_read() {
@@ -258,7 +267,9 @@ fn copy(claim: &Claim, patience: Patience, out: &mut Vec<u8>) -> bool {
     if body.content != Content::Page || claim.meta.doomed.load(SeqCst) {
         return false;
     }
-    out.extend_from_slice(&body.bytes[..]);
+    if let Some(out) = out {
+        out.extend_from_slice(&body.bytes[..]);
+    }
     claim.meta.gathered.lock().restart();
     claim.meta.set_clean();
     true

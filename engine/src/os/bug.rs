@@ -45,6 +45,8 @@ pub enum Bug {
     /// Pages of dropped trees are freed without a record that says so. (One that is only not
     /// flushed does no harm: the checkpoint that forgets the pages flushes it first.)
     DropTreesNotLogged,
+    /// Pages of a table that is to be dropped are forgotten before the log has the drop.
+    PagesForgottenEarly,
     /// Nobody looks at the intervals that others have locked.
     IntervalNotChecked,
     /// A checkpoint forgets the transactions that are open.
@@ -123,7 +125,7 @@ pub enum Bug {
 
 #[cfg(any(feature = "sim", feature = "planted"))]
 impl Bug {
-    pub const ALL: [Bug; 56] = [
+    pub const ALL: [Bug; 57] = [
         Bug::CommitWithoutFlush,
         Bug::LogWriteNotDurable,
         Bug::CheckpointWithoutStoreSync,
@@ -144,6 +146,7 @@ impl Bug {
         Bug::HorizonTooHigh,
         Bug::RedoPointTooHigh,
         Bug::DropTreesNotLogged,
+        Bug::PagesForgottenEarly,
         Bug::IntervalNotChecked,
         Bug::CheckpointForgetsOpen,
         Bug::DirtyTooLate,

@@ -22,6 +22,7 @@ use sluice_engine::os::sched::{self, Pace};
 use sluice_engine::os::sim::{Fault, Kind, SimOs, SimRng, Spell, Trouble};
 use sluice_engine::os::sync::{sleep, spawn};
 use sluice_engine::os::Os;
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -35,6 +36,9 @@ const BACKUP_SALT: u64 = 0xba_c0;
 /// And so many have lives that pack the same positions of the log into different places.
 const PACKING_PERCENT: u64 = 20;
 const PACKING_SALT: u64 = 0xac_61;
+/// Of 100 openings so many let pages leave deltas: all of some seeds, none of as many, every second one of the rest.
+const DELTAS_PERCENT: [u64; 5] = [100, 100, 0, 0, 50];
+const DELTAS_SALT: u64 = 0xde_17;
 /// Simulated time after which background work that nobody disturbs must be done.
 const QUIET_MAX: Duration = Duration::from_secs(500);
 
@@ -196,6 +200,8 @@ struct World {
     backups: Backups,
     /// Draws how a life packs the log, if lives differ.
     packing_rng: Option<SimRng>,
+    /// Draws whether an opening lets pages leave deltas, and so many of 100 do.
+    deltas: (RefCell<SimRng>, u64),
     os: Arc<SimOs>,
     limits: Limits,
     model: Arc<Mutex<Model>>,
@@ -207,12 +213,15 @@ impl World {
     fn new(seed: u64, rng: SimRng, limits: Limits) -> World {
         let mut backup_rng = SimRng::new(seed ^ BACKUP_SALT);
         let mut packing_rng = SimRng::new(seed ^ PACKING_SALT);
+        let mut deltas_rng = SimRng::new(seed ^ DELTAS_SALT);
+        let deltas_percent = DELTAS_PERCENT[deltas_rng.below(5) as usize];
         World {
             rng,
             hiding: Hiding::of_seed(seed),
             backup_rng: backup_rng.chance(BACKUP_PERCENT).then_some(backup_rng),
             backups: Backups::default(),
             packing_rng: packing_rng.chance(PACKING_PERCENT).then_some(packing_rng),
+            deltas: (RefCell::new(deltas_rng), deltas_percent),
             os: SimOs::new(seed),
             limits,
             model: Arc::default(),
@@ -264,7 +273,7 @@ impl World {
         let mut config = Config::new("/data");
         // GC and holes are at work more often than with the default.
         config.space_percent = 125;
-        config.page_deltas = true;
+        config.page_deltas = self.deltas.0.borrow_mut().chance(self.deltas.1);
         config.flush_at_commit = mode;
         if !self.limits.is_compressed {
             config.compression = Compression::None;
@@ -317,9 +326,11 @@ impl World {
     /// Opens the engine on a machine that cannot read this and that, and lets some time pass; then
     /// the machine is well again. `None`: it did not open, or stopped; and it has lost power.
     fn open_sick(&mut self, mode: FlushAtCommit) -> Option<Arc<Engine>> {
-        for _ in 0..1 + self.rng.below(5) {
+        for n in 0..1 + self.rng.below(5) {
             let of = [Kind::Pages, Kind::Pages, Kind::Map, Kind::Log][self.rng.below(4) as usize];
             let trouble = match self.rng.below(10) {
+                // Where every opening is sick, each has pages that it cannot read.
+                _ if n == 0 && self.limits.sick_open_percent == 100 => self.bad_place(Kind::Pages),
                 0 => [Trouble::Write, Trouble::Names][self.rng.below(2) as usize],
                 1 => Trouble::Overwrite,
                 2 => Trouble::OpenFiles,

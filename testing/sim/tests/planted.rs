@@ -96,6 +96,10 @@ fn drop_trees_not_logged() {
     is_found(Bug::DropTreesNotLogged);
 }
 
+fn pages_forgotten_early() {
+    is_found(Bug::PagesForgottenEarly);
+}
+
 fn interval_not_checked() {
     is_found(Bug::IntervalNotChecked);
 }
@@ -262,6 +266,7 @@ fn main() {
         own_log_taken_for_moved,
         sweep_ignores_snapshots,
         drop_trees_not_logged,
+        pages_forgotten_early,
         interval_not_checked,
         checkpoint_forgets_open,
         dirty_too_late,

@@ -16,10 +16,12 @@ use crate::db::lease::Purpose;
 use crate::db::records::RECORD_DROP_TREES;
 use crate::db::tables::{Counters, IndexSpec, Table, TableSpec};
 use crate::os::planted::{self, Bug};
+use crate::os::sync::sleep;
 use crate::store::Compression;
 use crate::txn::Session;
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
+use std::time::Duration;
 
 const FREE_PAGES_PER_STEP: usize = 4096;
 
@@ -88,6 +90,11 @@ impl Engine {
     /// Answers what is to be flushed, if there was such a table.
     fn drop_logged(&self, name: &str) -> Result<Option<Lsn>> {
         let Some(table) = self.schema.tables.read().get(name).cloned() else { return Ok(None) };
+        if planted::is(Bug::PagesForgottenEarly) {
+            let ids: Vec<TreeId> = table.def.trees().map(|index| index.tree).collect();
+            self.store.drop_trees(&ids);
+            (0..10).for_each(|_| sleep(Duration::from_millis(10)));
+        }
         let mut session = self.system_session();
         let removed = self
             .schema
@@ -286,10 +293,12 @@ impl Engine {
 
     /// Frees some pages of dropped trees. Answers whether any are left.
     pub(crate) fn free_dropped_step(&self) -> Result<bool> {
-        let Some((id, logged)) = self.schema.dropped_trees.lock().last().copied() else {
-            return Ok(false);
-        };
-        self.wal.flush_to(logged)?;
+        let dropped = self.schema.dropped_trees.lock().clone();
+        let Some(&(id, _)) = dropped.last() else { return Ok(false) };
+        self.wal.flush_to(dropped.iter().map(|&(_, logged)| logged).max().unwrap_or_default())?;
+        // What is dirty of them, of all and not only of the next one to be freed, is not written.
+        let ids: Vec<TreeId> = dropped.into_iter().map(|(id, _)| id).collect();
+        self.store.drop_trees(&ids);
         // Before their pages go: see `Engine::redo_step`.
         self.pool.forget_owed(id);
         self.pool.forget_given_up(id);

@@ -182,3 +182,36 @@ fn the_log_is_packed_by_whether_memory_could_hold_most_pages() {
     engine.set_buffer_pool_bytes(64 << 20);
     assert_eq!(now(&engine), Compression::Lz4);
 }
+
+/// Of all tables that were dropped, though the pages of one tree go after those of the other.
+#[test]
+fn nothing_is_written_of_a_table_after_its_drop() {
+    let engine = open(&SimOs::new(9));
+    engine.set_buffer_pool_bytes(64 << 20);
+    let mut rng = SimRng::new(9);
+    for name in [LARGE, SMALL, GONE] {
+        create(&engine, name);
+        fill(&engine, name, &mut rng, 0, 400);
+    }
+    engine.checkpoint_now().unwrap();
+    let table = |name| engine.table(name).unwrap().unwrap();
+    let trees: Vec<_> = [LARGE, GONE].map(table).iter().map(|t| t.def.trees().count()).collect();
+    for name in [LARGE, SMALL, GONE] {
+        fill(&engine, name, &mut rng, 400, 400);
+    }
+    let dirty = engine.pool.stats().dirty;
+    engine.drop_table(LARGE).unwrap();
+    engine.truncate_table(GONE, 1).unwrap();
+    let waiting = engine.schema.dropped_trees.lock().len();
+    assert_eq!(waiting, trees.iter().sum::<usize>());
+    engine.free_dropped_step().unwrap();
+    assert!(!engine.schema.dropped_trees.lock().is_empty(), "one tree a step");
+    let now = || (engine.store.written(), engine.store.stats().images, engine.pool.stats().dirty);
+    let (before, images_before, dirty_before) = now();
+    assert!(dirty > 100 && dirty_before + 10 > dirty, "{dirty_before} of {dirty}");
+    engine.checkpoint_now().unwrap();
+    let (after, images, dirty) = now();
+    assert_eq!((after.dropped, dirty), (before.dropped, 0));
+    let images = images - images_before;
+    assert!(0 < images && images < dirty_before * 2 / 3, "{images} of {dirty_before}");
+}
