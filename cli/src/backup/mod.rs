@@ -14,6 +14,7 @@ mod files;
 mod finish;
 mod gtid;
 mod identity;
+mod keys;
 mod layers;
 mod make;
 mod manifest;
@@ -171,6 +172,7 @@ pub fn backup(args: &BackupArgs) -> Result<ExitCode> {
         verifies: !args.no_verify,
         keys: args.keys.read()?,
     };
+    keys::warn_of_version(&dsn, options.keys.as_deref())?;
     make::run(&dsn, &options)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -3,7 +3,7 @@
 //!
 //! `cargo test --release --workspace --test encryption [NAME]`, after `make build`.
 
-use sluice_rig::tool::run;
+use sluice_rig::tool::{is_silent_about, run, says};
 use sluice_server_tests::scratch::Scratch;
 use sluice_server_tests::site::Site;
 use std::collections::BTreeMap;
@@ -369,6 +369,62 @@ impl Case {
         run(command.arg(format!("--key-file={}", self.keys.display()))).ok();
         to
     }
+}
+
+/// debug_key_management: a key is its version in four bytes, and zeros.
+const DEBUG_KEYS: &str =
+    "1;3;00000003000000000000000000000000\n1;7;00000007000000000000000000000000\n";
+
+/// Keys of a plugin that has versions: the file has one with each key.
+#[test]
+fn a_backup_under_versions_of_a_key_is_restored() {
+    let mut case = Case::new("backup_of_versions");
+    let load = "--plugin-load-add=debug_key_management";
+    let encrypt = "--sluice-encrypt=ON";
+    // Nothing is written anew, so both versions are in use.
+    let stay = "--sluice-encryption-rotate-key-age=0";
+    let start = [load, "--debug-key-management-version=3", encrypt, stay];
+    case.d.start(&start);
+    case.write();
+    case.d.run(&["SET GLOBAL debug_key_management_version = 7"]);
+    let until = Instant::now() + KEYS_WAIT_MAX;
+    while case.status("key_version") != "7" {
+        assert!(Instant::now() < until, "the new version is not seen");
+        sleep(Duration::from_millis(50));
+    }
+    case.d.run(&["UPDATE w.t SET b = 'newer' WHERE a BETWEEN 2000 AND 2900"]);
+    let before = case.sum();
+    let address = format!("mysql://root@localhost/?socket={}", case.d.socket().display());
+    let to = case.scratch.path("copy");
+    let backup = |options: &[&str]| {
+        let mut command = case.program();
+        run(command.args(["backup", &address, "--only-sluice", "--to"]).arg(&to).args(options))
+    };
+    let unverified = backup(&["--no-verify"]);
+    says("--key-file must have a line 1;7;KEY", &unverified.err);
+    unverified.ok();
+    fs::remove_dir_all(&to).expect("a backup");
+
+    fs::write(&case.keys, DEBUG_KEYS).expect("a file of keys");
+    let keys = format!("--key-file={}", case.keys.display());
+    let verified = backup(&[&keys]);
+    is_silent_about("warning", &verified.err);
+    says("; verified", &verified.ok());
+    let mut site = Site::new(&case.scratch, "r", "Sluice", &SMALL);
+    fs::remove_dir_all(site.data("")).expect("an installation that nobody needs");
+    let restore = |options: &[&str]| {
+        let mut command = case.program();
+        command.args(["restore", "--from"]).arg(&to).arg("--to").arg(site.data(""));
+        run(command.args(options))
+    };
+    fs::write(&case.keys, DEBUG_KEYS.split_once('\n').expect("two lines").1).expect("keys");
+    restore(&[&keys]).refuses("key 1 version 3");
+    fs::write(&case.keys, DEBUG_KEYS).expect("a file of keys");
+    restore(&[&keys]).ok();
+    site.start(&[load, "--debug-key-management-version=7", encrypt]);
+    assert_eq!(sum(&site), before);
+    assert_eq!(case.with_needle(&site.data("sluice"), NEEDLE), Vec::<String>::new());
+    site.stop();
 }
 
 #[test]

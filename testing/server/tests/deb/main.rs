@@ -18,6 +18,7 @@ fn main() -> ExitCode {
         the_first_commit_comes_within_a_minute,
         has_a_build_for_each_server,
         rows_survive_a_kill,
+        a_backup_is_restored_to_a_new_installation,
         the_program_has_a_manual_and_completions,
         is_not_removed_while_there_are_tables,
         is_not_removed_while_there_are_tables_and_no_server,
@@ -88,6 +89,51 @@ fn rows_survive_a_kill(w: &mut World) {
     w.kill();
     w.start();
     assert_eq!(root.sql("SELECT COUNT(*), SUM(id) FROM shop.orders").trim(), "1000\t500500");
+}
+
+/// The steps of docs/backup.md, "On a packaged server".
+const RESTORE: &str = "
+    install -d -o mysql -g mysql -m 700 /var/lib/mysql
+    sluice restore --from /srv/backup --to /var/lib/mysql";
+
+/// The machine is lost: another one has the packages and the backup only.
+fn a_backup_is_restored_to_a_new_installation(w: &mut World) {
+    let root = w.with_table();
+    root.sql(
+        "CREATE TABLE IF NOT EXISTS shop.lines (id INT PRIMARY KEY AUTO_INCREMENT, b VARCHAR(200), KEY (b)) \
+             ENGINE=Sluice;
+         INSERT INTO shop.lines (b) SELECT REPEAT(MD5(seq), 1 + seq % 5) FROM shop.seq_1_to_20000;
+         UPDATE shop.lines SET b = 'changed' WHERE id % 7 = 0;
+         CREATE USER IF NOT EXISTS clerk@localhost;",
+    );
+    let sums = "CHECKSUM TABLE shop.orders, shop.lines";
+    let before = root.sql(sums);
+    root.sh("rm -rf /srv/backup").ok();
+    let backup =
+        "sluice backup 'mysql://root@localhost/?socket=/run/mysqld/mysqld.sock' --to /srv/backup \
+                  --only-sluice";
+    says("; verified", &root.sh(backup).ok());
+    root.sql("INSERT INTO shop.lines (b) VALUES ('after the backup')");
+    w.kill();
+    let purge = "SLUICE_REMOVE_ANYWAY=1 apt-get -y purge mariadb-server mariadb-server-core \
+                 mariadb-plugin-sluice sluice-tools";
+    root.sh(purge).ok();
+    root.sh("rm -rf /var/lib/mysql").ok();
+    w.install().ok();
+    w.wait_for_server();
+    w.stop();
+    root.sh("mv /var/lib/mysql /var/lib/mysql.old").ok();
+    is_silent_about("belong to root", &root.sh(RESTORE).ok());
+    w.start();
+    root.sh("mariadb-upgrade").ok();
+    w.stop();
+    w.start();
+    assert_eq!((root.sql(sums), w.engine().as_str()), (before, "YES"));
+    assert_eq!(root.sql("SELECT COUNT(*) FROM mysql.user WHERE user = 'clerk'").trim(), "1");
+    let tables = "mariadb-check mysql && mariadb-check --databases shop";
+    is_silent_about("error", &root.sh(tables).ok().to_lowercase());
+    root.sql("DROP TABLE shop.lines; DROP USER clerk@localhost");
+    root.sh("rm -rf /var/lib/mysql.old /srv/backup").ok();
 }
 
 fn the_program_has_a_manual_and_completions(w: &mut World) {
