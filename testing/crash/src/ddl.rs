@@ -59,6 +59,8 @@ impl DdlRecord {
 }
 
 const BASE_COLUMNS: i64 = 2;
+/// A load has at most so many times the rows of an INSERT.
+const LOAD_FACTOR_MAX: i64 = 20;
 
 /// How one session works.
 pub struct Work<'a> {
@@ -136,7 +138,7 @@ fn plan(record: &mut DdlRecord, work: &Work, rng: &mut Rng) -> (String, Tables) 
     let shape = after.entry(name.clone()).or_default();
     if shape.rows == 0 && !rng.one_in(4) {
         // A copy of an empty table can lose nothing.
-        return (plan_insert(&name, shape, work.rows), after);
+        return (plan_fill(&name, shape, work.rows, rng), after);
     }
     let sql = match rng.between(1, 9) {
         1..=3 => plan_insert(&name, shape, work.rows),
@@ -170,6 +172,16 @@ fn plan(record: &mut DdlRecord, work: &Work, rng: &mut Rng) -> (String, Tables) 
         }
     };
     (sql, after)
+}
+
+/// The first rows of a table, often by a statement that may load it.
+fn plan_fill(name: &str, shape: &mut Shape, rows: i64, rng: &mut Rng) -> String {
+    if rng.one_in(5) {
+        return plan_insert(name, shape, rows);
+    }
+    shape.rows = rows * rng.between(1, LOAD_FACTOR_MAX);
+    let all = format!("seq_1_to_{}", shape.rows);
+    format!("INSERT INTO {name} (id, v) SELECT seq, seq % 7 FROM {all}")
 }
 
 fn plan_insert(name: &str, shape: &mut Shape, rows: i64) -> String {

@@ -3,8 +3,9 @@
 use crate::ddl;
 use crate::loss::Lost;
 use crate::power::{Power, PowerPlan};
-use crate::record::{ACCOUNTS, OPENING_BALANCE, SLOTS};
+use crate::record::{ACCOUNTS, OPENING_BALANCE, SLOTS, WIDE_BYTES, WIDE_ROWS};
 use crate::shimcheck;
+use crate::sizes::{self, Met};
 use crate::verify::{inject, Outcome, Record};
 use crate::workload::{self, Settings};
 use sluice_rig::client::{Client, Fault};
@@ -75,11 +76,14 @@ pub struct Totals {
     pub cuts_in_shutdown: u64,
     pub cuts_after_shutdown: u64,
     pub lost: Lost,
+    pub met: Met,
 }
 
 /// One data directory with its server, its record and its settings.
 struct Epoch {
     launch: Launch,
+    /// Options of each start, beside the sizes.
+    options: Vec<String>,
     /// Watches the server's files, when its power is to be cut.
     power: Option<Power>,
     server: Option<Server>,
@@ -107,6 +111,8 @@ enum Ending {
 const CALLS_OF_COPY: u64 = 44;
 
 const ROUNDS_A_LINE: u64 = 25;
+/// So many rounds meet all that their sizes are for.
+const ROUNDS_WORTH: u64 = 20;
 
 pub type Checked<T> = Result<T, Vec<String>>;
 
@@ -140,10 +146,25 @@ pub fn run(plan: &Plan, totals: &mut Totals) -> Result<(), (u64, Vec<String>)> {
         totals.rows += outcome.rows;
         totals.tell(plan.rounds);
     }
-    Ok(())
+    totals.check_worth(plan).map_err(|problem| (plan.rounds, vec![problem]))
 }
 
 impl Totals {
+    /// A long run in which no page owed changes, or no table was loaded, says nothing of that.
+    fn check_worth(&self, plan: &Plan) -> Result<(), String> {
+        let in_copies = plan.power.as_ref().is_some_and(|power| power.in_copies);
+        let is_ours = plan.engine.eq_ignore_ascii_case("sluice") && plan.server_options.is_empty();
+        if !is_ours || in_copies || self.rounds < ROUNDS_WORTH {
+            return Ok(());
+        }
+        let loads = if plan.without.contains("ddl") { 1 } else { self.met.loads };
+        match (self.met.owed, loads) {
+            (0, _) => Err("no page was evicted that owed changes".into()),
+            (_, 0) => Err("no INSERT ... SELECT loaded its table".into()),
+            _ => Ok(()),
+        }
+    }
+
     /// A long run shows how far it has come: each round so far has lost nothing.
     fn tell(&self, of: u64) {
         if self.rounds % ROUNDS_A_LINE == 0 && self.rounds < of {
@@ -180,6 +201,8 @@ impl Epoch {
             }
             None => None,
         };
+        let options = launch.extra.clone();
+        launch.extra = [sizes::draw(rng), options.clone()].concat();
         let server = launch.start().map_err(one("first start"))?;
         create_schema(&server, &plan.engine, "InnoDB")
             .map_err(|fault| vec![format!("creating the tables: {fault}")])?;
@@ -187,7 +210,8 @@ impl Epoch {
         // Some directories have a binlog and no transactions over both engines.
         let without_mixed = binlog == Binlog::Off || (plan.power.is_some() && number / 3 % 2 == 1);
         let used_autos = Arc::default();
-        Ok(Epoch { launch, power, server: Some(server), record, used_autos, without_mixed })
+        let server = Some(server);
+        Ok(Epoch { launch, options, power, server, record, used_autos, without_mixed })
     }
 
     fn round(
@@ -202,12 +226,13 @@ impl Epoch {
         }
         let before = self.record.acknowledged();
         let ending = self.ending(plan, round, rng);
-        self.work_and_end(plan, round, ending, rng)?;
+        self.work_and_end(plan, round, ending, rng, &mut totals.met)?;
         self.count(ending, totals);
         if self.power.is_some() && ending != Ending::Kill {
             self.lose(rng, totals)?;
         }
         totals.acknowledged += self.record.acknowledged() - before;
+        self.launch.extra = [sizes::draw(rng), self.options.clone()].concat();
         if let Some(next) = &plan.next_prefix {
             self.launch.prefix = next.clone();
         }
@@ -297,6 +322,7 @@ impl Epoch {
         round: u64,
         ending: Ending,
         rng: &mut Rng,
+        met: &mut Met,
     ) -> Checked<()> {
         let Some(server) = self.server.take() else { return Err(vec!["no server".into()]) };
         let settings = Settings {
@@ -344,6 +370,9 @@ impl Epoch {
                 });
             }
             thread::sleep(work);
+            if cut.is_none() {
+                met.count(&server.socket());
+            }
             end(server, ending, power.as_ref()).map_err(one("ending the server"))
         });
         // What a session saw says more than how the server went down.
@@ -476,6 +505,21 @@ pub fn create_schema(server: &Server, engine: &str, other: &str) -> Result<(), F
         for id in 1..=ACCOUNTS {
             client.run(&format!("INSERT INTO {table} VALUES ({id}, {OPENING_BALANCE})"))?;
         }
+    }
+    create_wide(&mut client, engine)
+}
+
+/// A table that a small pool does not hold, filled row by row and not by a load.
+fn create_wide(client: &mut Client, engine: &str) -> Result<(), Fault> {
+    client.run(&format!(
+        "CREATE TABLE wide (id INT PRIMARY KEY, balance BIGINT NOT NULL, \
+         pad VARBINARY({WIDE_BYTES}) NOT NULL) ENGINE={engine}"
+    ))?;
+    for (first, last) in [(1, 1), (2, WIDE_ROWS)] {
+        client.run(&format!(
+            "INSERT INTO wide SELECT seq, 0, LEFT(REPEAT(SHA2(seq, 256), 16), {WIDE_BYTES}) \
+             FROM seq_{first}_to_{last}"
+        ))?;
     }
     Ok(())
 }

@@ -18,6 +18,7 @@ mod power;
 mod proof;
 mod record;
 mod shimcheck;
+mod sizes;
 mod verify;
 mod workload;
 
@@ -153,6 +154,9 @@ fn print_totals(totals: &Totals, seconds: f64) {
     println!("in flight, found committed  {}", totals.committed);
     println!("in flight, found absent     {}", totals.absent);
     println!("rows compared               {}", totals.rows);
+    println!("evictions that owe changes  {}", totals.met.owed);
+    println!("  deltas in the log         {}", totals.met.deltas);
+    println!("loads by INSERT ... SELECT  {}", totals.met.loads);
     println!("transactions in the binlog  {}", totals.binlog_ids);
     println!("binlog files cut short      {}", totals.binlog_cut_short);
     println!("seconds                     {seconds:.1}");

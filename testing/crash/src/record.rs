@@ -83,11 +83,16 @@ impl Row {
 
 pub type Rows = BTreeMap<(Table, i64), Row>;
 
-/// One of the two account tables.
+/// Rows of the table that makes the data larger than a small pool, with so many bytes each: 7 MiB.
+pub const WIDE_ROWS: i64 = 7_000;
+pub const WIDE_BYTES: i64 = 1_000;
+
+/// A table of numbers that all sessions add to: one of the two account tables, or the wide one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Ledger {
     A,
     B,
+    Wide,
 }
 
 #[derive(Clone, Debug)]

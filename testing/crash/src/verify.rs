@@ -4,6 +4,7 @@ use crate::binlog::BinlogRecord;
 use crate::ddl::{self, DdlRecord};
 use crate::record::{
     Actual, Ledger, Resolution, Session, Stored, Table, ACCOUNTS, OPENING_BALANCE, RANGE, SLOTS,
+    WIDE_BYTES, WIDE_ROWS,
 };
 use sluice_rig::client::{Client, Fault, Reply};
 use sluice_rig::server::Prefix;
@@ -55,6 +56,7 @@ impl Record {
         }
         for (what, result) in [
             ("accounts", self.check_accounts(client)),
+            ("wide", self.check_wide(client)),
             ("indexes", check_indexes(client)),
             ("CHECK TABLE", check_tables(client)),
         ] {
@@ -109,9 +111,28 @@ impl Record {
         Ok(problems)
     }
 
+    /// The rows of the wide table are those that were there from the beginning, plus what was added.
+    fn check_wide(&self, client: &mut Client) -> Reply<Problems> {
+        let sql = format!(
+            "SELECT id, balance, LENGTH(pad) = {WIDE_BYTES} FROM wide FORCE INDEX (PRIMARY) ORDER BY id"
+        );
+        let actual: Vec<(i64, i64, bool)> = client.rows(&sql)?;
+        let wanted: Vec<_> =
+            (1..=WIDE_ROWS).map(|id| (id, self.moved(Ledger::Wide, id), true)).collect();
+        let first = actual.iter().zip(&wanted).find(|(a, b)| a != b);
+        Ok(match actual == wanted {
+            true => Vec::new(),
+            false => vec![format!("{} rows, first difference {first:?}", actual.len())],
+        })
+    }
+
     fn balance(&self, ledger: Ledger, id: i64) -> i64 {
+        OPENING_BALANCE + self.moved(ledger, id)
+    }
+
+    fn moved(&self, ledger: Ledger, id: i64) -> i64 {
         let moved = |s: &Session| s.committed.transfers.get(&(ledger, id)).copied().unwrap_or(0);
-        OPENING_BALANCE + self.sessions.iter().map(moved).sum::<i64>()
+        self.sessions.iter().map(moved).sum()
     }
 
     /// The binlog holds exactly the transactions that the engine holds.
@@ -215,7 +236,7 @@ fn check_counts(
 /// CHECK TABLE ... EXTENDED; an engine that does not support it says so in a note.
 fn check_tables(client: &mut Client) -> Reply<Problems> {
     let mut problems = Vec::new();
-    let tables = "main_rows, other_rows, auto_rows, accounts_a, accounts_b, journal";
+    let tables = "main_rows, other_rows, auto_rows, accounts_a, accounts_b, wide, journal";
     let sql = format!("CHECK TABLE {tables} EXTENDED");
     for (table, _, kind, text) in client.rows::<(String, String, String, String)>(&sql)? {
         if kind != "note" && text != "OK" {

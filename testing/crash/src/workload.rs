@@ -5,6 +5,7 @@
 use crate::ops::{self, Expect, Planned, Scope};
 use crate::record::{
     apply_to_rows, Ledger, Row, RowChange, Rows, Session, Table, ACCOUNTS, OPENING_BALANCE,
+    WIDE_ROWS,
 };
 use sluice_rig::client::{Client, Fault, Reply, DUPLICATE};
 use sluice_rig::rng::Rng;
@@ -206,6 +207,7 @@ impl Worker<'_> {
             6 => self.read_row(),
             7 => self.read_index(),
             8 if self.settings.has("transfers") => self.read_total(),
+            9 | 10 => self.change_wide(),
             _ => match self.plan() {
                 Some(plan) => self.execute(plan),
                 None => Ok(()),
@@ -327,6 +329,19 @@ impl Worker<'_> {
                 sql: format!("UPDATE {name} SET balance = balance + {change} WHERE id = {id}"),
                 expect: Expect::Rows(1),
                 changes: vec![RowChange::Transfer(ledger, id, change)],
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Rows all over a table of many pages.
+    fn change_wide(&mut self) -> Flow {
+        for _ in 0..self.rng.between(1, 8) {
+            let (id, amount) = (self.rng.between(1, WIDE_ROWS), self.rng.between(1, 9));
+            self.execute(Planned {
+                sql: format!("UPDATE wide SET balance = balance + {amount} WHERE id = {id}"),
+                expect: Expect::Rows(1),
+                changes: vec![RowChange::Transfer(Ledger::Wide, id, amount)],
             })?;
         }
         Ok(())

@@ -20,8 +20,8 @@ pub const DDL_DOMAIN: u64 = SLOTS as u64 + 1;
 /// Of the statements that made the tables; and of DDL statements that a restarted server has completed.
 pub const SETUP_DOMAIN: u64 = 0;
 
-const TABLES: [&str; 6] =
-    ["accounts_a", "accounts_b", "auto_rows", "journal", "main_rows", "other_rows"];
+const TABLES: [&str; 7] =
+    ["accounts_a", "accounts_b", "auto_rows", "journal", "main_rows", "other_rows", "wide"];
 
 /// Where a backup says that it stands.
 pub struct Facts {

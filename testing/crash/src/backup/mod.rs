@@ -20,7 +20,7 @@ use crate::kill9::{create_schema, one, Checked, Plan};
 use crate::record::SLOTS;
 use crate::verify::Record;
 use crate::workload::{self, domain, Settings, ANSWER_LIMIT};
-use crate::{binlog, ddl};
+use crate::{binlog, ddl, sizes};
 use bench::{let_go, Bench, Draw, Load, Seen};
 use copy::{parse_place, Place, DDL_DOMAIN, SETUP_DOMAIN};
 use end::{End, Moment, To, LIST};
@@ -98,7 +98,7 @@ impl Site {
             binlog: plan.binlog.of(number, &[Binlog::InLog, Binlog::Synced]),
             log_mib: *rng.pick(&[16, 32, 64]).unwrap_or(&16),
             binlog_rotation_kib: *rng.pick(&[256, 1024, 16 * 1024]).unwrap_or(&1024),
-            extra: [sizes(rng), plan.server_options.clone()].concat(),
+            extra: [sizes::draw(rng), plan.server_options.clone()].concat(),
             environment: Vec::new(),
         };
         copy_tree(&plan.dir.join("template"), &launch.data()).map_err(one("copying"))?;
@@ -451,20 +451,6 @@ impl Load {
             ddl_rows: *rng.pick(&[20, 500, 5000]).unwrap_or(&20),
         }
     }
-}
-
-/// A pool that is smaller than the data, so that pages are replaced while they are copied; and the log as it
-/// may be written, with deltas of pages or without.
-fn sizes(rng: &mut Rng) -> Vec<String> {
-    let pick = |rng: &mut Rng, name: &str, values: &[&str]| {
-        format!("--loose-sluice-{name}={}", rng.pick(values).unwrap_or(&""))
-    };
-    vec![
-        pick(rng, "buffer-pool-size", &["4M", "8M", "32M"]),
-        pick(rng, "space-amplification-pct", &["110", "160"]),
-        pick(rng, "log-compression", &["none", "lz4", "zstd"]),
-        pick(rng, "page-deltas", &["OFF", "ON"]),
-    ]
 }
 
 /// The rights that docs/backup.md names.
