@@ -188,6 +188,7 @@ fn the_log_is_packed_by_whether_memory_could_hold_most_pages() {
 fn nothing_is_written_of_a_table_after_its_drop() {
     let engine = open(&SimOs::new(9));
     engine.set_buffer_pool_bytes(64 << 20);
+    engine.set_log_capacity_bytes(8 << 20);
     let mut rng = SimRng::new(9);
     for name in [LARGE, SMALL, GONE] {
         create(&engine, name);
