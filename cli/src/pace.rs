@@ -131,6 +131,13 @@ impl Pace {
         state.balance = None;
     }
 
+    /// Lifts the limit if it is lower than so many bytes a second.
+    pub fn lift_limit_below(&self, bytes: u64) {
+        if self.state().rate_bytes.is_some_and(|rate| rate < bytes) {
+            self.lift_limit();
+        }
+    }
+
     /// So many bytes more: rests as the rate demands, and shows the progress. True when it is time to look
     /// after the server.
     pub fn step(&self, bytes: u64) -> Result<bool> {
@@ -240,7 +247,9 @@ mod tests {
         assert_eq!(count(1 << 20, now), begun + quarter * 6);
         let late = begun + quarter * 600;
         assert_eq!(count(1 << 20, late), late - MADE_UP_MAX + quarter);
-        pace.lift_limit();
+        pace.lift_limit_below(4 << 20);
+        assert!(pace.state().rate_bytes.is_some(), "it is not lower");
+        pace.lift_limit_below((4 << 20) + 1);
         assert!(count(1 << 30, late + quarter) <= late + quarter);
     }
 

@@ -27,7 +27,7 @@ use std::fs;
 use std::io::{stdout, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// The engine's directory.
 pub const ENGINE: &str = "sluice";
@@ -239,10 +239,13 @@ fn copy(
     };
     let total: u64 = store.iter().map(|part| part.bytes).sum();
     let pace = options.pacing.pace("pages and log", total);
+    let (begun, log_begun) = (Instant::now(), server.durable()?.1);
     for part in &store {
         let copied = copying.copy_store_part(part, &mut |bytes| look(&pace, bytes, server));
         copied.map_err(plain)?;
     }
+    let grown = server.durable()?.1 .0.saturating_sub(log_begun.0);
+    pace.lift_limit_below(2 * per_second(grown, begun.elapsed()));
     catch_up(server, &mut copying, &pace)?;
     pace::phase("waiting for DDL statements; definitions and log");
     server.block_ddl()?;
@@ -276,6 +279,10 @@ fn copy(
     facts.extend(restore.map(|id| (RESTORE_ID.to_owned(), id)));
     facts.extend(options.base.iter().flat_map(Base::facts));
     Ok(Made { manifest: Manifest { facts, files: Vec::new() }, held, copied })
+}
+
+fn per_second(bytes: u64, time: Duration) -> u64 {
+    (bytes as f64 / time.as_secs_f64().max(0.001)) as u64
 }
 
 /// Between two pieces: is the server still keeping what is copied?
