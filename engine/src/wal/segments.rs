@@ -28,6 +28,10 @@ use std::sync::Arc;
 /// Zeros are written in pieces of this size.
 const ZERO_BYTES_MAX: u64 = 1 << 20;
 
+/// The part of the capacity by which files may exceed it before free ones are removed. Redo and spares come
+/// close to the capacity: a file that is removed at each crossing of it would be filled with zeros at the next one.
+const SURPLUS_PART: u64 = 8;
+
 /// What a new segment file holds after its header. It reads as zeros either way.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fresh {
@@ -436,7 +440,7 @@ impl Segments {
         let surplus = {
             let mut set = self.set.write();
             let files = (set.files.len() + set.free.len()) as u64;
-            let over = files * self.segment_bytes > capacity_bytes;
+            let over = files * self.segment_bytes > capacity_bytes + capacity_bytes / SURPLUS_PART;
             over.then(|| set.free.pop_front()).flatten()
         };
         self.remove(surplus)
