@@ -54,7 +54,7 @@ pub fn rate_bytes(rate_mib: Option<u64>) -> Option<u64> {
     rate_mib.map(|mib| mib << 20)
 }
 
-/// What the option `--rate-mib` of a backup says.
+/// A value of the option `--rate-mib` of a backup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rate {
     /// As fast as the server's clients allow.
@@ -89,9 +89,9 @@ pub struct Pace {
 }
 
 struct State {
-    /// A second.
+    /// A second, if the user has set it.
     rate_bytes: Option<u64>,
-    /// It sets the rate.
+    /// It has the rate if nobody has set one.
     balance: Option<Balance>,
     shown: Instant,
     bytes: u64,
@@ -108,20 +108,14 @@ impl Pace {
 
     /// A pace that gives way to the clients of the server whose work this is.
     pub fn giving_way(what: &'static str, total_bytes: u64, work: Work) -> Pace {
-        let mut pace = Pace::new(what, total_bytes, None);
-        let balance = Balance::new(work, pace.begun);
-        pace.state_mut().rate_bytes = Some(balance.rate_bytes());
-        pace.state_mut().balance = Some(balance);
+        let pace = Pace::new(what, total_bytes, None);
+        pace.state().balance = Some(Balance::new(work, pace.begun));
         pace
     }
 
     /// A thread that has panicked leaves numbers behind, which are right or nearly so.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn state_mut(&mut self) -> &mut State {
-        self.state.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// From here on nothing rests: what remains must be copied as fast as it goes.
@@ -133,7 +127,7 @@ impl Pace {
 
     /// Lifts the limit if it is lower than so many bytes a second.
     pub fn lift_limit_below(&self, bytes: u64) {
-        if self.state().rate_bytes.is_some_and(|rate| rate < bytes) {
+        if self.state().rate().is_some_and(|rate| rate < bytes) {
             self.lift_limit();
         }
     }
@@ -160,8 +154,6 @@ impl Pace {
         let alone = state.ask();
         if let Some(balance) = &mut state.balance {
             balance.judge(beside, alone);
-            let rate_bytes = balance.rate_bytes();
-            state.rate_bytes = Some(rate_bytes);
         }
         Ok(())
     }
@@ -197,11 +189,16 @@ impl Pace {
 }
 
 impl State {
+    /// Bytes a second.
+    fn rate(&self) -> Option<u64> {
+        self.balance.as_ref().map(Balance::rate_bytes).or(self.rate_bytes)
+    }
+
     /// Answers until when these bytes have to rest, and whether this thread has to look after the server
     /// meanwhile.
     fn count(&mut self, bytes: u64, now: Instant) -> (Instant, bool) {
         self.bytes += bytes;
-        if let Some(rate) = self.rate_bytes {
+        if let Some(rate) = self.rate() {
             let earliest = now.checked_sub(MADE_UP_MAX).unwrap_or(now);
             let needed = Duration::from_secs_f64(bytes as f64 / rate as f64);
             self.due = self.due.max(earliest) + needed;
@@ -248,7 +245,7 @@ mod tests {
         let late = begun + quarter * 600;
         assert_eq!(count(1 << 20, late), late - MADE_UP_MAX + quarter);
         pace.lift_limit_below(4 << 20);
-        assert!(pace.state().rate_bytes.is_some(), "it is not lower");
+        assert!(pace.state().rate().is_some(), "it is not lower");
         pace.lift_limit_below((4 << 20) + 1);
         assert!(count(1 << 30, late + quarter) <= late + quarter);
     }
@@ -262,7 +259,7 @@ mod tests {
         let (due, looks) = pace.state().count(1, later);
         assert!(!looks && due >= later + SETTLE + REST);
         pace.look().unwrap();
-        assert!(pace.state().rate_bytes.unwrap() > 1 << 30, "the server does nothing");
+        assert!(pace.state().rate().unwrap() > 1 << 30, "the server does nothing");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use crate::db::{Client, Counters, Dsn};
 use crate::pace::{Pace, Rate, Work};
 
-/// What a server does for its clients, and for a primary that it follows.
+/// Counters of a server's work for its clients, and for a primary that it follows.
 const WORK: [&str; 2] = ["questions", "handler_commit"];
 
 pub struct Pacing<'a> {

@@ -19,7 +19,7 @@ const CHANGE_MIN: f64 = 0.5;
 const CHANGE_MAX: f64 = 2.0;
 /// Work a second of a server that is idle. The session of the backup is some of it.
 const IDLE_WORK: f64 = 100.0;
-/// What was begun before still goes to the disk.
+/// Writes that were begun before still go to the disk.
 pub const SETTLE: Duration = Duration::from_millis(200);
 pub const REST: Duration = Duration::from_secs(1);
 /// From look to look: short at first, while the rate is a guess.
@@ -116,7 +116,7 @@ mod tests {
     fn rates(balance: &mut Balance, alone: f64, tenth_bytes: u64, looks: u64) -> Vec<u64> {
         let look = |n: u64| {
             let lost = balance.rate_bytes() as f64 / tenth_bytes as f64 / 10.0;
-            // What it does goes up and down.
+            // Its work goes up and down.
             let noise = 1.0 + 0.03 * (n as f64 * 2.4).sin();
             balance.judge(Some(alone * (1.0 - lost.min(0.9)) * noise), Some(alone));
             balance.rate_bytes()

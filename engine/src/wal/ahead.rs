@@ -57,8 +57,7 @@ impl ReadAhead {
 
 /// The place of a record in a plain batch, if that is noted.
 fn plain_place(segments: &Segments, lsn: u64) -> Option<u64> {
-    let note = segments.find(lsn).filter(|note| !note.is_packed)?;
-    Some(note.place + (lsn - note.lsn))
+    segments.find(lsn)?.plain_place(lsn)
 }
 
 impl Wal {

@@ -186,7 +186,7 @@ impl Wal {
         Place(self.place_at_most(self.ring.end()))
     }
 
-    /// The place of the batch around `lsn`, or of something before it in the same segment.
+    /// The place of `lsn`, or of something before it.
     pub fn place_of(&self, lsn: Lsn) -> Place {
         match lsn.0 >= self.ring.written() {
             true => Place(self.place_at_most(lsn.0)),

@@ -23,6 +23,11 @@ pub(super) struct BatchNote {
 }
 
 impl BatchNote {
+    /// The place of a record in it, if it is plain: those of a packed one have none of their own.
+    pub fn plain_place(&self, lsn: u64) -> Option<u64> {
+        (!self.is_packed).then(|| self.place + (lsn - self.lsn))
+    }
+
     pub fn of(header: &BatchHeader) -> BatchNote {
         BatchNote {
             lsn: header.lsn,
@@ -51,20 +56,21 @@ const PACKED: u16 = 1 << 15;
 
 /// Of one segment, of the batches that start in it.
 pub(super) struct Notes {
+    /// The segment's place.
+    begin: u64,
     list: Mutex<Vec<Short>>,
 }
 
 impl Notes {
-    pub fn new() -> Notes {
-        Notes { list: Mutex::ranked(Rank::SegmentNotes, Vec::new()) }
+    pub fn new(begin: u64) -> Notes {
+        Notes { begin, list: Mutex::ranked(Rank::SegmentNotes, Vec::new()) }
     }
 
-    /// `begin`: the segment's place.
-    pub fn add(&self, begin: u64, note: &BatchNote) {
+    pub fn add(&self, note: &BatchNote) {
         let packed = if note.is_packed { PACKED } else { 0 };
         let short = Short {
             lsn: note.lsn,
-            block: ((note.place - begin) / BLOCK) as u32,
+            block: self.block(note.place),
             blocks: ((note.next - note.lsn) / BLOCK) as u16,
             stored_blocks: (note.stored_bytes / BLOCK) as u16 | packed,
         };
@@ -77,28 +83,33 @@ impl Notes {
     }
 
     /// The batch around `lsn`.
-    pub fn around(&self, begin: u64, lsn: u64) -> Option<BatchNote> {
-        self.last(begin, |short| short.lsn <= lsn).filter(|note| lsn < note.next)
+    pub fn around(&self, lsn: u64) -> Option<BatchNote> {
+        self.last(|short| short.lsn <= lsn).filter(|note| lsn < note.next)
     }
 
     /// The last batch that does not start after `place`.
-    pub fn at_place(&self, begin: u64, place: u64) -> Option<BatchNote> {
-        let block = place.saturating_sub(begin) / BLOCK;
-        self.last(begin, |short| u64::from(short.block) <= block)
+    pub fn at_place(&self, place: u64) -> Option<BatchNote> {
+        let block = self.block(place);
+        self.last(|short| short.block <= block)
     }
 
-    fn last(&self, begin: u64, is_before: impl Fn(&Short) -> bool) -> Option<BatchNote> {
+    fn last(&self, is_before: impl Fn(&Short) -> bool) -> Option<BatchNote> {
         let list = self.list.lock();
         let at = list.partition_point(is_before).checked_sub(1)?;
-        list.get(at).map(|short| short.long(begin))
+        list.get(at).map(|short| short.long(self.begin))
     }
 
     /// Forgets batches at `place` and after it: they are of an earlier life of the log.
-    pub fn forget_from(&self, begin: u64, place: u64) {
-        let block = place.saturating_sub(begin) / BLOCK;
+    pub fn forget_from(&self, place: u64) {
+        let block = self.block(place);
         let mut list = self.list.lock();
-        let keep = list.partition_point(|short| u64::from(short.block) < block);
+        let keep = list.partition_point(|short| short.block < block);
         list.truncate(keep);
+    }
+
+    /// Of a place in the segment, or after it; the first one of those before it.
+    fn block(&self, place: u64) -> u32 {
+        u32::try_from(place.saturating_sub(self.begin) / BLOCK).unwrap_or(u32::MAX)
     }
 }
 
@@ -120,7 +131,7 @@ mod tests {
 
     #[test]
     fn a_batch_is_found_by_any_lsn_in_it_and_by_its_place() {
-        let (notes, begin) = (Notes::new(), 100 * BLOCK);
+        let notes = Notes::new(100 * BLOCK);
         let batch = |lsn: u64, place: u64, blocks: u64, stored: u64| BatchNote {
             lsn: lsn * BLOCK,
             next: (lsn + blocks) * BLOCK,
@@ -132,18 +143,18 @@ mod tests {
             (batch(300, 101, 4, 2), batch(304, 103, 1, 1), batch(305, 104, 512, 3));
         // A walk may come to them in any order, and more than once.
         for note in [&third, &first, &second, &first] {
-            notes.add(begin, note);
+            notes.add(note);
         }
-        let around = |block: u64| notes.around(begin, block * BLOCK + 17);
+        let around = |block: u64| notes.around(block * BLOCK + 17);
         assert_eq!(around(299), None);
         assert_eq!([300, 303].map(around), [Some(first); 2]);
         assert_eq!(around(304), Some(second));
         assert_eq!([305, 816].map(around), [Some(third); 2]);
         assert_eq!(around(817), None);
-        let at_place = |block: u64| notes.at_place(begin, block * BLOCK);
+        let at_place = |block: u64| notes.at_place(block * BLOCK);
         assert_eq!(at_place(100), None, "a batch of the segment before");
         assert_eq!([101, 102, 103].map(at_place), [Some(first), Some(first), Some(second)]);
-        notes.forget_from(begin, 103 * BLOCK);
+        notes.forget_from(103 * BLOCK);
         assert_eq!([303, 304, 305].map(around), [Some(first), None, None]);
     }
 }

@@ -93,8 +93,8 @@ impl Wal {
     /// From a plain batch, which is noted.
     fn read_plain(&self, lsn: u64) -> Result<Record> {
         let Some(note) = self.segments.find(lsn) else { return Err(corrupt("no batch", lsn)) };
+        let Some(at) = note.plain_place(lsn) else { return Err(corrupt("a packed batch", lsn)) };
         let batch_end = note.place + note.stored_bytes;
-        let at = note.place + (lsn - note.lsn);
         let start = block_down(at);
         let to = (start + FIRST_READ_BYTES).min(batch_end);
         let mut buf = AlignedBuf::new((to - start) as usize);

@@ -135,8 +135,8 @@ impl Segments {
     ) -> Segments {
         let begin = (first * segment_bytes).max(STREAM_START);
         let end = (first + files.len() as u64) * segment_bytes;
-        let kept = |file| Kept { file, notes: Notes::new() };
-        let files = files.into_iter().map(kept).collect();
+        let kept = |(number, file)| Kept { file, notes: Notes::new(number * segment_bytes) };
+        let files = (first..).zip(files).map(kept).collect();
         let set = Set { first, files, starts: Starts::new(segment_bytes), free: VecDeque::new() };
         Segments {
             os,
@@ -179,9 +179,7 @@ impl Segments {
     pub fn begin_at(&self, place: u64) {
         let mut set = self.set.write();
         set.starts.forget_from(place);
-        for (number, kept) in (set.first..).zip(&set.files) {
-            kept.notes.forget_from(number * self.segment_bytes, place);
-        }
+        set.files.iter().for_each(|kept| kept.notes.forget_from(place));
         self.next_place.store(place, Ordering::Release);
     }
 
@@ -234,7 +232,7 @@ impl Segments {
         {
             let set = self.set.read();
             let Some(kept) = set.kept(number) else { return };
-            kept.notes.add(number * self.segment_bytes, &note);
+            kept.notes.add(&note);
             if set.starts.has(number) {
                 return;
             }
@@ -245,8 +243,7 @@ impl Segments {
     /// The batch around `lsn`, if it is noted.
     pub fn find(&self, lsn: u64) -> Option<BatchNote> {
         let set = self.set.read();
-        let number = self.number_of(set.starts.around(lsn)?.place);
-        set.kept(number)?.notes.around(number * self.segment_bytes, lsn)
+        set.kept(self.number_of(set.starts.around(lsn)?.place))?.notes.around(lsn)
     }
 
     /// The first batch of the segment in which the batch around `lsn` starts: its place.
@@ -266,14 +263,9 @@ impl Segments {
         let Some(start) = set.starts.around(lsn) else {
             return set.first * self.segment_bytes;
         };
-        let number = self.number_of(start.place);
-        let noted =
-            set.kept(number).and_then(|kept| kept.notes.around(number * self.segment_bytes, lsn));
-        match noted {
-            Some(note) if !note.is_packed => note.place + (lsn - note.lsn),
-            Some(note) => note.place,
-            None => start.place,
-        }
+        let kept = set.kept(self.number_of(start.place));
+        let noted = kept.and_then(|kept| kept.notes.around(lsn));
+        noted.map_or(start.place, |note| note.plain_place(lsn).unwrap_or(note.place))
     }
 
     /// LSN of a batch that does not start after `place`: the last one that is noted there.
@@ -282,10 +274,8 @@ impl Segments {
         let Some(start) = set.starts.at_place(place) else {
             return self.oldest();
         };
-        let number = self.number_of(start.place);
-        let noted = set
-            .kept(number)
-            .and_then(|kept| kept.notes.at_place(number * self.segment_bytes, place));
+        let kept = set.kept(self.number_of(start.place));
+        let noted = kept.and_then(|kept| kept.notes.at_place(place));
         noted.map_or(start.lsn, |note| note.lsn)
     }
 
@@ -374,7 +364,7 @@ impl Segments {
         let file = made?;
         let mut set = self.set.write();
         assert_eq!(set.first + set.files.len() as u64, number);
-        set.files.push_back(Kept { file, notes: Notes::new() });
+        set.files.push_back(Kept { file, notes: Notes::new(number * self.segment_bytes) });
         self.end.store((number + 1) * self.segment_bytes, Ordering::Release);
         Ok(())
     }
