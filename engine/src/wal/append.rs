@@ -199,9 +199,11 @@ impl Wal {
         self.end_place().0.saturating_sub(self.place_of(from).0)
     }
 
-    /// The LSN of something that lies so many bytes of the files before the end, or a little more.
+    /// The LSN of something that lies so many bytes of the files before the end, or a little less. Never more:
+    /// who wants less redo than there is would wait for ever.
     pub fn lsn_before_end(&self, file_bytes: u64) -> Lsn {
-        Lsn(self.segments.lsn_near(self.end_place().0.saturating_sub(file_bytes)))
+        let end = self.end();
+        Lsn(self.segments.lsn_from(self.end_place().0.saturating_sub(file_bytes))).min(end)
     }
 
     /// Bytes that can be appended without a new file: spare and free segments.

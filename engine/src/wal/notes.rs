@@ -28,6 +28,17 @@ impl BatchNote {
         (!self.is_packed).then(|| self.place + (lsn - self.lsn))
     }
 
+    /// The first LSN in it or after it that lies at `place` or later.
+    pub fn lsn_from(&self, place: u64) -> u64 {
+        let end = self.place + self.stored_bytes;
+        match place {
+            _ if place <= self.place => self.lsn,
+            _ if place >= end => self.next + (place - end),
+            _ if self.is_packed => self.next,
+            _ => self.lsn + (place - self.place),
+        }
+    }
+
     pub fn of(header: &BatchHeader) -> BatchNote {
         BatchNote {
             lsn: header.lsn,

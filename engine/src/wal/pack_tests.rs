@@ -85,6 +85,39 @@ fn packed_records_have_the_positions_of_plain_ones() {
     }
 }
 
+/// A checkpoint that is to leave less redo than there is must leave less, in a log of a few large batches too.
+#[test]
+fn no_more_than_asked_for_lies_after_a_point_before_the_end() {
+    let os = SimOs::new(8);
+    let wal = Wal::create(os.clone(), packed()).unwrap();
+    let (begin, mut all) = (wal.end(), Vec::new());
+    let check = |wal: &Wal| {
+        let most = wal.file_bytes_from(begin);
+        let points = (0..=most).step_by(1000).chain([most]);
+        let mut before = wal.end();
+        for bytes in points {
+            let lsn = wal.lsn_before_end(bytes);
+            assert!(lsn <= before, "{bytes}: {lsn} is after {before}");
+            let found = wal.file_bytes_from(lsn);
+            assert!(found <= bytes, "{found} bytes lie after {lsn}, for {bytes}");
+            before = lsn;
+        }
+        assert_eq!(wal.lsn_before_end(most + BLOCK), begin);
+    };
+    work(&wal, &mut all, 25);
+    check(&wal);
+    for _ in 0..10 {
+        wal.append(1, &[&[7; 3000]]);
+        check(&wal);
+    }
+    wal.flush_to(wal.end()).unwrap();
+    let (end, durable) = (wal.end(), wal.durable());
+    drop(wal);
+    let (wal, found) = recover(&os, anchor_at(all[0].0, durable)).unwrap();
+    assert_eq!((wal.end(), found.len()), (end, all.len() + 10));
+    check(&wal);
+}
+
 #[test]
 fn one_read_notes_its_whole_segment() {
     let os = SimOs::new(6);

@@ -268,15 +268,16 @@ impl Segments {
         noted.map_or(start.place, |note| note.plain_place(lsn).unwrap_or(note.place))
     }
 
-    /// LSN of a batch that does not start after `place`: the last one that is noted there.
-    pub fn lsn_near(&self, place: u64) -> u64 {
+    /// The first LSN that has a place at or after this one. Records of a packed batch have no place of their own:
+    /// of a place in it that is the next batch. Bytes that are not written lie as they are in memory.
+    pub fn lsn_from(&self, place: u64) -> u64 {
         let set = self.set.read();
         let Some(start) = set.starts.at_place(place) else {
             return self.oldest();
         };
         let kept = set.kept(self.number_of(start.place));
         let noted = kept.and_then(|kept| kept.notes.at_place(place));
-        noted.map_or(start.lsn, |note| note.lsn)
+        noted.map_or(start.lsn, |note| note.lsn_from(place))
     }
 
     pub fn sync(&self, number: u64) -> Result<()> {
