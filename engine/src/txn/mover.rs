@@ -82,15 +82,13 @@ impl Context {
     pub(crate) fn move_step(&self, target: Lsn, sweep: &Mutex<Sweep>) -> Result<bool> {
         // A transaction that registers after this end was read writes after it.
         let target = target.min(self.wal.end());
-        let moved_to = self.old.moved_to();
-        let low = self.lowest_pin().unwrap_or(target).min(target);
-        let from = moved_to.max(low);
+        let from = self.move_from(target);
         if from >= target {
             return Ok(false);
         }
         let (candidates, next) = match self.read_candidates(from, target) {
-            // Its holder is gone, and a checkpoint has released it: nobody needs it.
-            Err(Error::NotRetained) if from < self.wal.oldest() => return Ok(true),
+            // Its holder is gone, and so may be the log, or the key that it is under: nobody needs them.
+            Err(_) if from < self.wal.oldest().max(self.move_from(target)) => return Ok(true),
             read => read?,
         };
         let mut needed_by = HashSet::default();
@@ -108,6 +106,12 @@ impl Context {
         }
         self.registry.pass_own_log(&passed);
         Ok(next < target)
+    }
+
+    /// The first version below `target` that may have to move.
+    fn move_from(&self, target: Lsn) -> Lsn {
+        let low = self.lowest_pin().unwrap_or(target).min(target);
+        self.old.moved_to().max(low)
     }
 
     /// Moves the candidates that are needed, and notes by which pins.
