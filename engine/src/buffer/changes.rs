@@ -116,8 +116,6 @@ impl Delta {
 /// Sums over all frames of a pool and its owed pages.
 #[derive(Default)]
 pub(super) struct Tally {
-    /// Frames with a recovery LSN.
-    pub dirty: AtomicUsize,
     /// Frames that have gathered changes.
     pub gathered: AtomicUsize,
     /// Memory of all changes, those of frames and those that are owed.

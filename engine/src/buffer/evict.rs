@@ -241,7 +241,7 @@ impl Pool {
     }
 
     fn dirty_excess(&self) -> usize {
-        let (dirty, gathered) = (self.tally.dirty.load(Relaxed), self.tally.gathered.load(Relaxed));
+        let (dirty, gathered) = (self.dirty.count(), self.tally.gathered.load(Relaxed));
         dirty.saturating_sub(gathered).saturating_sub(self.dirty_max() as usize)
     }
 
@@ -273,17 +273,19 @@ impl Pool {
         })
     }
 
+    /// Claims dirty frames that nobody wants, among the next ones of each shard.
     fn dirty_victims(&self, limit: usize) -> Vec<Claim> {
         let start = self.next_shard.fetch_add(1, Relaxed);
         let mut claims: Vec<Claim> = Vec::new();
         for n in 0..SHARDS {
-            let shard = self.table.nth(start + n);
-            for i in 0..shard.slots.len() {
+            let mut shard = self.table.nth(start + n);
+            for _ in 0..shard.slots.len().min(CLOCK_STEPS_MAX) {
                 if claims.len() >= limit {
                     return claims;
                 }
+                let Some(i) = shard.next_dirty_hand() else { break };
                 if !shard.slots[i].meta.referenced.load(Relaxed) {
-                    claims.extend(claim(&shard, i));
+                    claims.extend(claim(&mut shard, i));
                 }
             }
         }

@@ -1,27 +1,27 @@
 //! One page in memory, and the guards that are the only way to its bytes.
 
 use super::changes::{Gathered, Tally};
+use super::dirty::DirtyPages;
+pub(super) use super::dirty::CLEAN;
 use crate::base::{Lsn, PageId, TreeId};
 use crate::os::planted::{self, Bug};
 use crate::os::rank::Rank;
 use crate::os::sync::{ArcRwLockReadGuard, ArcRwLockWriteGuard, Mutex, Ranked, RawRwLock, RwLock};
 use crate::os::SlabBuf;
 use std::ops::Deref;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::sync::Arc;
 
 pub(super) type PageBuf = SlabBuf;
 pub(super) type Latch = RwLock<Body>;
-
-/// "Not dirty" and "not being written", where otherwise a recovery LSN stands.
-pub(super) const CLEAN: u64 = u64::MAX;
 
 /// What others may know about a frame without its latch.
 pub(super) struct Meta {
     pub page: PageId,
     tree: AtomicU32,
     /// Lowest LSN that redo of this page needs, CLEAN if none. Lowered under the exclusive latch
-    /// (or by a failed writeback), raised to CLEAN only by the claimed writeback under a shared one.
+    /// (or by a failed writeback), raised to CLEAN only by the claimed writeback under a shared one, or
+    /// with the frame unused or dead. See [`DirtyPages`].
     pub rec_lsn: AtomicU64,
     /// Recovery LSN of the copy being written. Set and cleared under the shard's lock.
     pub writing_lsn: AtomicU64,
@@ -32,14 +32,14 @@ pub(super) struct Meta {
     /// The changes since the image in the store. Grows under the exclusive latch, begins anew under
     /// a shared one with the page claimed.
     pub gathered: Mutex<Gathered>,
-    tally: Arc<Tally>,
+    dirty: Arc<DirtyPages>,
 }
 
 impl Meta {
-    pub fn new(page: PageId, tree: TreeId, tally: Arc<Tally>) -> Meta {
+    pub fn new(page: PageId, tree: TreeId, tally: Arc<Tally>, dirty: Arc<DirtyPages>) -> Meta {
         Meta {
-            gathered: Mutex::ranked(Rank::GatheredChanges, Gathered::new(Arc::clone(&tally))),
-            tally,
+            gathered: Mutex::ranked(Rank::GatheredChanges, Gathered::new(tally)),
+            dirty,
             page,
             tree: AtomicU32::new(tree.0),
             rec_lsn: AtomicU64::new(CLEAN),
@@ -59,15 +59,15 @@ impl Meta {
 
     /// Dirty from `lsn` on, unless it is from earlier.
     pub fn set_dirty(&self, lsn: u64) {
-        if self.rec_lsn.fetch_min(lsn, SeqCst) == CLEAN && lsn != CLEAN {
-            self.tally.dirty.fetch_add(1, Relaxed);
+        if planted::is(Bug::DirtyAgainUnlisted) && self.is_writing() {
+            self.rec_lsn.fetch_min(lsn, SeqCst);
+            return;
         }
+        self.dirty.lower(self.page, &self.rec_lsn, lsn);
     }
 
     pub fn set_clean(&self) {
-        if self.rec_lsn.swap(CLEAN, SeqCst) != CLEAN {
-            self.tally.dirty.fetch_sub(1, Relaxed);
-        }
+        self.dirty.clear(self.page, &self.rec_lsn);
     }
 
     pub fn is_dirty(&self) -> bool {
@@ -76,12 +76,6 @@ impl Meta {
 
     pub fn is_writing(&self) -> bool {
         self.writing_lsn.load(SeqCst) != CLEAN
-    }
-}
-
-impl Drop for Meta {
-    fn drop(&mut self) {
-        self.set_clean();
     }
 }
 
@@ -140,11 +134,9 @@ impl WriteGuard {
     /// the log's end of now, before the record of the change is appended (invariant 3).
     pub fn will_change(&mut self, log_end: Lsn) {
         let late_bytes = if planted::is(Bug::DirtyTooLate) { 4096 } else { 0 };
-        let (meta, log_end) = (&self.0.meta, Lsn(log_end.0 + late_bytes));
+        let meta = &self.0.meta;
         meta.gathered.lock().announce();
-        if meta.rec_lsn.load(SeqCst) > log_end.0 {
-            meta.set_dirty(log_end.0);
-        }
+        meta.set_dirty(log_end.0 + late_bytes);
     }
 
     /// The bytes to change; [`WriteGuard::will_change`] must have been called.

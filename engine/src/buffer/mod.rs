@@ -23,7 +23,9 @@
 //!    image was copied, if that copy reached the store, and none announced and not yet in the list.
 //! 10. Changes of a page that left memory for a delta are read back from the log before others are
 //!     applied (`renew.rs`).
-//! 11. A frame is entered ahead of a scan under the latch of its parent: a thread that frees the page
+//! 11. The list of dirty pages is exact (`dirty.rs`): the redo point and the writeback of old pages rely
+//!     on it, and look at no other frame.
+//! 12. A frame is entered ahead of a scan under the latch of its parent: a thread that frees the page
 //!     later finds it. Nobody sees its bytes before a thread has filled it under its latch.
 //!
 //! States of a frame, with the function that makes each transition:
@@ -51,6 +53,7 @@ mod changes;
 mod delta;
 #[cfg(test)]
 mod delta_tests;
+mod dirty;
 mod evict;
 mod frame;
 mod gather;
@@ -64,6 +67,8 @@ mod tail;
 #[cfg(test)]
 mod tests;
 mod writeback;
+#[cfg(test)]
+mod writeback_tests;
 
 pub use changes::{Changes, Delta};
 pub use delta::DeltaLog;

@@ -4,6 +4,7 @@ use super::awaited::{Awaited, Waker};
 use super::bad_pages::BadPages;
 use super::changes::Tally;
 use super::delta::Deltas;
+use super::dirty::DirtyPages;
 use super::frame::{Body, Content, Latch, Meta, PageBuf, ReadGuard, WriteGuard, CLEAN};
 use super::owed_pages::Owed;
 use super::table::{FrameTable, Shard, Slot, SHARDS};
@@ -93,6 +94,7 @@ pub struct Pool {
     pub(super) counters: Counters,
     /// Sums over frames and owed pages. Each counts itself.
     pub(super) tally: Arc<Tally>,
+    pub(super) dirty: Arc<DirtyPages>,
     /// Whether frames gather their changes: the store has more pages than memory.
     pub(super) gathers: AtomicBool,
     /// Pages of trees below it get an image whenever they are evicted.
@@ -133,6 +135,7 @@ impl Pool {
             next_shard: AtomicUsize::new(0),
             counters: Counters::default(),
             tally: Arc::default(),
+            dirty: Arc::default(),
             gathers: AtomicBool::new(false),
             first_owing_tree: AtomicU32::new(0),
             images_before: AtomicU64::new(0),
@@ -250,13 +253,17 @@ impl Pool {
         let mut lowest = log_end.0;
         for n in 0..SHARDS {
             let shard = self.table.nth(n);
-            lowest = lowest.min(shard.owed.lowest());
-            for slot in &shard.slots {
-                let meta = &slot.meta;
-                lowest = lowest.min(meta.rec_lsn.load(SeqCst)).min(meta.writing_lsn.load(SeqCst));
-            }
+            let writing = shard.oldest_writing().map_or(CLEAN, |(writing_lsn, _)| writing_lsn);
+            lowest = lowest.min(shard.owed.lowest()).min(writing).min(self.dirty.oldest(n));
+            checked!(planted::is(Bug::DirtyAgainUnlisted) || self.lists_all_dirty(n, &shard));
         }
         Lsn(lowest)
+    }
+
+    /// Whether the list of dirty pages is what the frames of the nth shard say.
+    pub(super) fn lists_all_dirty(&self, n: usize, shard: &Shard) -> bool {
+        let metas = shard.slots.iter().map(|slot| &slot.meta);
+        self.dirty.lists(n, metas.map(|meta| (meta.page, &meta.rec_lsn)))
     }
 
     /// Takes effect with later misses and eviction steps.
@@ -301,7 +308,7 @@ impl Pool {
             hits,
             misses: counters.misses.load(Relaxed),
             evictions: counters.evictions.load(Relaxed),
-            dirty: self.tally.dirty.load(Relaxed) as u64,
+            dirty: self.dirty.count() as u64,
             owed_pages: self.owed_pages() as u64,
             owed_evictions: counters.owed_evictions.load(Relaxed),
             deltas: self.deltas.written.load(Relaxed),
@@ -317,6 +324,11 @@ impl Pool {
             overcommits: counters.overcommits.load(Relaxed),
             waits: counters.waits.load(Relaxed),
         }
+    }
+
+    /// Pages written back since the start.
+    pub fn writebacks(&self) -> u64 {
+        self.counters.writebacks.load(Relaxed)
     }
 
     pub(super) fn find_shared(&self, page: PageId, again: bool) -> Found<ReadGuard> {
@@ -361,7 +373,7 @@ impl Pool {
     /// Enters a new frame for the page, held exclusively, with any bytes in it. None: another thread
     /// was faster.
     pub(super) fn enter(&self, page: PageId, tree: TreeId, bytes: PageBuf) -> Option<WriteGuard> {
-        let meta = Arc::new(Meta::new(page, tree, Arc::clone(&self.tally)));
+        let meta = Arc::new(self.new_meta(page, tree));
         let body = Body { meta: Arc::clone(&meta), bytes, content: Content::Awaited };
         let mut shard = self.table.shard(page);
         if shard.get(page).is_some() {
@@ -374,6 +386,10 @@ impl Pool {
         let guard = latch.try_write_arc().expect("a new latch is free");
         shard.insert(Slot { meta, latch });
         Some(WriteGuard(guard))
+    }
+
+    fn new_meta(&self, page: PageId, tree: TreeId) -> Meta {
+        Meta::new(page, tree, Arc::clone(&self.tally), Arc::clone(&self.dirty))
     }
 
     /// Reads a page into a new frame. None: another thread was faster, look again.

@@ -1,13 +1,13 @@
 //! The sharded table of frames. Each shard is one mutex, a map and a slab that the clock runs over.
 
+use super::dirty::ByAge;
+pub(super) use super::dirty::SHARDS;
 use super::frame::{Latch, Meta};
 use super::owed_pages::OwedPages;
 use crate::base::{IdMap, PageId};
 use crate::os::rank::Rank;
 use crate::os::sync::{condition, Condvar, Mutex, MutexGuard, Ranked};
 use std::sync::Arc;
-
-pub(super) const SHARDS: usize = 64;
 
 pub(super) struct Slot {
     pub meta: Arc<Meta>,
@@ -28,9 +28,13 @@ pub(super) struct Shard {
     pub slots: Vec<Slot>,
     /// Where the clock goes on.
     pub hand: usize,
+    /// Where the search for dirty frames goes on.
+    pub dirty_hand: usize,
     pub hits: u64,
     /// Changes of pages that have no frame, or whose frame is being filled.
     pub owed: OwedPages,
+    /// Pages whose copies are on their way to the store.
+    pub writing: ByAge,
 }
 
 impl Shard {
@@ -48,8 +52,26 @@ impl Shard {
         self.slots.push(slot);
     }
 
+    pub fn is_writing(&self, page: PageId) -> bool {
+        self.get(page).is_some_and(|slot| slot.meta.is_writing())
+    }
+
+    /// The lowest recovery LSN of copies on their way to the store, with its page.
+    pub fn oldest_writing(&self) -> Option<(u64, PageId)> {
+        self.writing.first().copied()
+    }
+
+    /// The next slot of the search for dirty frames, if there is any.
+    pub fn next_dirty_hand(&mut self) -> Option<usize> {
+        let i = self.dirty_hand.checked_rem(self.slots.len())?;
+        self.dirty_hand = i + 1;
+        Some(i)
+    }
+
     pub fn remove_at(&mut self, i: usize) -> Slot {
         let slot = self.slots.swap_remove(i);
+        assert!(!slot.meta.is_writing(), "a frame stays while its copy is written");
+        slot.meta.set_clean();
         self.index.remove(&slot.meta.page);
         if let Some(moved) = self.slots.get(i) {
             self.index.insert(moved.meta.page, i);

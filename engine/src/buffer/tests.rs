@@ -1,4 +1,5 @@
 use super::frame::Meta;
+use super::writeback_tests::assert_all_listed;
 use super::*;
 use crate::base::{Error, Lsn, PageId, TreeId, PAGE_BYTES};
 use crate::os::sim::{Fault, SimOs, SimRng};
@@ -143,6 +144,7 @@ fn a_failed_writeback_leaves_pages_as_dirty_as_they_were() {
         let result = pool.writeback_before(Lsn(1 << 40), 5);
         if result.is_err() {
             assert_eq!(pool.redo_point(Lsn(1 << 40)), before);
+            assert_all_listed(&pool);
         }
         result.is_err()
     });
@@ -214,7 +216,10 @@ fn a_frame_in_use_is_never_evicted() {
     create(&pool, 1..=1, 10);
     let held = pool.read(PageId(1)).unwrap();
     create(&pool, 2..=300, 10);
-    assert!(!Arc::ptr_eq(&held.0.meta, &Arc::new(Meta::new(PageId(1), TREE, Arc::default()))));
+    assert!(!Arc::ptr_eq(
+        &held.0.meta,
+        &Arc::new(Meta::new(PageId(1), TREE, Arc::default(), Arc::default()))
+    ));
     let again = pool.read(PageId(1)).unwrap();
     assert!(Arc::ptr_eq(&held.0.meta, &again.0.meta), "one frame per page");
 }
@@ -247,6 +252,7 @@ fn threads_never_see_an_older_page_again() {
             while !done.load(SeqCst) {
                 pool.evict_step(8).unwrap();
                 pool.writeback_before(Lsn(u64::MAX - 1), 16).unwrap();
+                assert_all_listed(pool);
             }
         });
         let workers: Vec<_> = (1..=6).map(|n| scope.spawn(move || worker(n))).collect();

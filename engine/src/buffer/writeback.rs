@@ -85,7 +85,7 @@ impl Patience {
 }
 
 /// Claims slot `i` if it is dirty and nobody writes it.
-pub(super) fn claim(shard: &Shard, i: usize) -> Option<Claim> {
+pub(super) fn claim(shard: &mut Shard, i: usize) -> Option<Claim> {
     let slot = &shard.slots[i];
     let meta = &slot.meta;
     let rec_lsn = meta.rec_lsn.load(SeqCst);
@@ -93,12 +93,18 @@ pub(super) fn claim(shard: &Shard, i: usize) -> Option<Claim> {
         return None;
     }
     meta.writing_lsn.store(rec_lsn, SeqCst);
+    shard.writing.insert((rec_lsn, meta.page));
     Some(Claim { meta: Arc::clone(meta), latch: Arc::clone(&slot.latch) })
 }
 
 impl Pool {
     /// Writes pages whose recovery LSN lies below `lsn`, at most `budget_pages`. True: none is left.
     /// It fails for pages that cannot be written only when it writes no other.
+    ///
+    /// "None" is what each shard said in its turn, of dirty pages and of copies under way. A failed
+    /// copy counts until its page is dirty again. So only a page that owed its redo can become dirty
+    /// from before `lsn` later on, or one whose change was announced with an older end of the log: the
+    /// record comes after the end of the log of this call all the same.
     pub fn writeback_before(&self, lsn: Lsn, budget_pages: usize) -> Result<bool> {
         let mut budget = budget_pages;
         let start = self.next_shard.fetch_add(1, Relaxed);
@@ -122,7 +128,6 @@ impl Pool {
         written.add(self.write_claims(claims, Patience::Wait)?);
         self.next_shard.store(last, Relaxed);
         written.progress()?;
-        // Ends at the first one found: while many are left that is soon.
         Ok((0..SHARDS).all(|n| !self.has_before(last + n, lsn)))
     }
 
@@ -130,21 +135,18 @@ impl Pool {
     /// a moment: nothing else can be done about it.
     fn has_before(&self, n: usize, lsn: Lsn) -> bool {
         let mut shard = self.table.nth(n);
-        if shard.slots.iter().any(|slot| slot.meta.rec_lsn.load(SeqCst) < lsn.0) {
+        if self.dirty.oldest(n) < lsn.0 {
             return true;
         }
-        let mut metas = shard.slots.iter().map(|slot| &slot.meta);
-        let page = metas.find(|m| m.writing_lsn.load(SeqCst) < lsn.0).map(|m| m.page);
-        let Some(page) = page else { return false };
+        let oldest = shard.oldest_writing().filter(|&(writing_lsn, _)| writing_lsn < lsn.0);
+        let Some((_, page)) = oldest else { return false };
         self.table.written(page).wait_for(&mut shard, WRITING_WAIT);
         true
     }
 
     fn pages_before(&self, n: usize, lsn: Lsn, limit: usize) -> Vec<PageId> {
         let shard = self.table.nth(n);
-        let metas = shard.slots.iter().map(|slot| &slot.meta);
-        let old = metas.filter(|meta| meta.rec_lsn.load(SeqCst) < lsn.0 && !meta.is_writing());
-        old.map(|meta| meta.page).take(limit).collect()
+        self.dirty.before(n, lsn, limit, |page| !shard.is_writing(page))
     }
 
     /// Claims the page and those with the next ids, while each is `wanted`, until there are `most`
@@ -159,9 +161,9 @@ impl Pool {
     ) {
         let mut page = first;
         while claims.len() < most {
-            let shard = self.table.shard(page);
+            let mut shard = self.table.shard(page);
             let place = shard.place_of(page).filter(|&i| wanted(&shard.slots[i]));
-            let Some(claimed) = place.and_then(|i| claim(&shard, i)) else { return };
+            let Some(claimed) = place.and_then(|i| claim(&mut shard, i)) else { return };
             claims.push(claimed);
             page = PageId(page.0 + 1);
         }
@@ -241,7 +243,7 @@ impl Pool {
     /// the changes that it held are in no list.
     fn settle(&self, meta: &Arc<Meta>, fate: Fate) {
         let page: PageId = meta.page;
-        let _shard = self.table.shard(page);
+        let mut shard = self.table.shard(page);
         let claimed = meta.writing_lsn.load(SeqCst);
         assert!(claimed != CLEAN, "only a claimed page is settled");
         if fate == Fate::NotStored && !planted::is(Bug::FailedImageKeepsList) {
@@ -251,6 +253,7 @@ impl Pool {
             meta.set_dirty(claimed);
         }
         meta.writing_lsn.store(CLEAN, SeqCst);
+        shard.writing.remove(&(claimed, page));
         self.table.written(page).notify_all();
     }
 }

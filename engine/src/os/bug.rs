@@ -76,6 +76,8 @@ pub enum Bug {
     EqualKeyNotChecked,
     /// A change that is undone before its transaction ends leaves the row unlocked.
     UndoneLetsGo,
+    /// A page that changes while its copy is being written is not in the list of dirty pages.
+    DirtyAgainUnlisted,
     /// A page that is evicted without an image owes its redo from its last change on, not its first.
     OwedTooLate,
     /// A delta has the changes since the delta before it only.
@@ -125,7 +127,7 @@ pub enum Bug {
 
 #[cfg(any(feature = "sim", feature = "planted"))]
 impl Bug {
-    pub const ALL: [Bug; 57] = [
+    pub const ALL: [Bug; 58] = [
         Bug::CommitWithoutFlush,
         Bug::LogWriteNotDurable,
         Bug::CheckpointWithoutStoreSync,
@@ -161,6 +163,7 @@ impl Bug {
         Bug::BatchOfEarlierLifeTaken,
         Bug::EqualKeyNotChecked,
         Bug::UndoneLetsGo,
+        Bug::DirtyAgainUnlisted,
         Bug::OwedTooLate,
         Bug::DeltaLacksOlder,
         Bug::DeltaTakenForAll,

@@ -140,6 +140,8 @@ ranks! {
     Shard,
     /// `buffer`: the changes of a frame.
     GatheredChanges,
+    /// `buffer`: the dirty pages by age.
+    DirtyPages,
     FreeFrames,
     /// `buffer`: the frames that are to be filled.
     ReadAhead,

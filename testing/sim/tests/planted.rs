@@ -176,6 +176,10 @@ fn delta_not_flushed() {
     is_found(Bug::DeltaNotFlushed);
 }
 
+fn dirty_again_unlisted() {
+    is_found(Bug::DirtyAgainUnlisted);
+}
+
 fn paid_before_dirty() {
     is_found(Bug::PaidBeforeDirty);
 }
@@ -286,6 +290,7 @@ fn main() {
         delta_taken_for_all,
         delta_left_out,
         delta_not_flushed,
+        dirty_again_unlisted,
         paid_before_dirty,
         older_image_pays,
         failed_image_keeps_list,
