@@ -2,7 +2,7 @@
 
 use super::backups::Backups;
 use super::callbacks::Killed;
-use super::checkpoints::{CheckpointState, Checkpoints};
+use super::checkpoints::{CheckpointState, Checkpoints, Progress, RoomWait};
 use super::config::{Config, FlushAtCommit, Host, LogCompression};
 use super::lease::{Lease, Purpose};
 use super::log_keys::LogKeys;
@@ -31,9 +31,6 @@ use crate::wal::{Place, Wal};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
-
-/// Longest time that a writer waits for a checkpoint to make room in the log.
-const LOG_WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// A restart unpacks so many times the bytes of the log's files at most, by what counts against the capacity.
 const UNPACKED_TIMES: u64 = 2;
@@ -218,7 +215,7 @@ impl Engine {
         if !self.config.background {
             return self.checkpoint_now();
         }
-        let mut waited = Duration::ZERO;
+        let mut wait = RoomWait::new(self.checkpoint_progress());
         let slice = Duration::from_millis(20);
         while self.redo_bytes() >= self.log_capacity() {
             self.check_running()?;
@@ -229,12 +226,20 @@ impl Engine {
             // Without a store there will be no checkpoint.
             self.store.check_poison()?;
             self.wake_background();
-            waited += self.wait_for_announcement(slice);
-            if waited > LOG_WAIT_MAX {
+            let waited = self.wait_for_announcement(slice);
+            if wait.is_hopeless(self.checkpoint_progress(), waited) {
                 return Err(Error::Full { what: "log" });
             }
         }
         Ok(())
+    }
+
+    pub(crate) fn checkpoint_progress(&self) -> Progress {
+        Progress {
+            redo_place: self.checkpoints.redo_place.load(Ordering::Relaxed),
+            redo_from: self.checkpoints.redo_from.load(Ordering::Relaxed),
+            pages: self.pool.writebacks(),
+        }
     }
 
     /// Returns after a checkpoint, at the latest after `slice`; answers how long it took. A thread

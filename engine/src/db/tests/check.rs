@@ -196,6 +196,20 @@ fn wake_ups_do_not_shorten_the_wait_for_room_in_the_log() {
 }
 
 #[test]
+fn a_checkpoint_makes_progress_until_nothing_is_left_to_write() {
+    let mut config = Config::new("/data");
+    config.background = false;
+    let engine = Engine::open_with(SimOs::new(1), config, geometry(), Arc::new(NoHost)).unwrap();
+    let _table = filled(&engine, 10, |id| (0, id));
+    let begin = engine.checkpoint_progress();
+    engine.checkpoint_now().unwrap();
+    let after = engine.checkpoint_progress();
+    assert!(after.pages > begin.pages && after.redo_from > begin.redo_from, "{begin:?} {after:?}");
+    engine.checkpoint_now().unwrap();
+    assert_eq!(engine.checkpoint_progress(), after, "checkpoints alone make no room");
+}
+
+#[test]
 fn a_kill_ends_the_wait_of_ddl_for_room_in_the_log() {
     let mut config = Config::new("/data");
     config.buffer_pool_bytes = 1 << 20;
