@@ -3,6 +3,7 @@
 //! Safety argument: the raw calls below take only a descriptor owned by a live `std::fs::File`
 //! and pointers to slices or zeroed structs that outlive the call.
 
+use super::aligned::AlignedBuf;
 use super::{File, OpenMode, Os, OPEN_FILES};
 use crate::base::{Error, Result};
 use std::ffi::CString;
@@ -21,6 +22,9 @@ const FILE_MODE: u32 = 0o660;
 /// The server's mode for directories, unless the variable UMASK_DIR says more.
 const DIR_MODE: u32 = 0o700;
 const WORLD: u32 = 0o007;
+
+/// Zeros are written in pieces of so many bytes.
+const ZEROS_BYTES: usize = 1 << 20;
 
 /// The mode of new directories, as the server reads UMASK_DIR.
 fn dir_mode() -> u32 {
@@ -210,33 +214,23 @@ impl File for RealFile {
     }
 
     fn allocate_range(&self, from: u64, len: u64) -> Result<()> {
-        let fd = self.file.as_raw_fd();
-        loop {
-            // SAFETY: the descriptor belongs to `self.file`.
-            match unsafe { libc::posix_fallocate(fd, from as i64, len as i64) } {
-                0 => return Ok(()),
-                libc::EINTR => {}
-                rc => return Err(self.write_error(io::Error::from_raw_os_error(rc))),
-            }
+        match self.fallocate(0, from, len) {
+            Ok(()) => Ok(()),
+            // Not `posix_fallocate`: it would write single bytes, which direct I/O refuses.
+            Err(error) if is_unsupported(&error) => self.lengthen_with_zeros(from + len),
+            Err(error) => Err(self.write_error(error)),
         }
     }
 
     fn punch(&self, from: u64, len: u64) -> Result<bool> {
         let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
-        let fd = self.file.as_raw_fd();
-        loop {
-            // SAFETY: the descriptor belongs to `self.file`.
-            if unsafe { libc::fallocate(fd, mode, from as i64, len as i64) } == 0 {
-                return Ok(true);
-            }
-            let error = io::Error::last_os_error();
-            match error.raw_os_error() {
-                Some(libc::EINTR) => {}
-                Some(libc::EOPNOTSUPP | libc::ENOSYS | libc::EINVAL | libc::EPERM) => {
-                    return Ok(false);
-                }
-                _ => return Err(full_or_io("punch a hole into", &self.path, error)),
-            }
+        match self.fallocate(mode, from, len) {
+            Ok(()) => Ok(true),
+            Err(error) if is_unsupported(&error) => Ok(false),
+            Err(error) => match error.raw_os_error() {
+                Some(libc::EINVAL | libc::EPERM) => Ok(false),
+                _ => Err(full_or_io("punch a hole into", &self.path, error)),
+            },
         }
     }
 
@@ -249,7 +243,38 @@ impl File for RealFile {
     }
 }
 
+fn is_unsupported(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOSYS))
+}
+
 impl RealFile {
+    fn fallocate(&self, mode: i32, from: u64, len: u64) -> io::Result<()> {
+        let fd = self.file.as_raw_fd();
+        loop {
+            // SAFETY: the descriptor belongs to `self.file`.
+            if unsafe { libc::fallocate(fd, mode, from as i64, len as i64) } == 0 {
+                return Ok(());
+            }
+            let error = io::Error::last_os_error();
+            if error.kind() != io::ErrorKind::Interrupted {
+                return Err(error);
+            }
+        }
+    }
+
+    /// For a file system that cannot reserve blocks: the file gets those beyond its end by being written.
+    /// It has no holes there, because such a file system does not punch any.
+    fn lengthen_with_zeros(&self, to: u64) -> Result<()> {
+        let zeros = AlignedBuf::new(ZEROS_BYTES);
+        let mut at = self.len()?;
+        while at < to {
+            let bytes = (to - at).min(ZEROS_BYTES as u64);
+            self.write_at(&zeros[..bytes as usize], at)?;
+            at += bytes;
+        }
+        Ok(())
+    }
+
     fn write_error(&self, error: io::Error) -> Error {
         full_or_io("write", &self.path, error)
     }
@@ -304,6 +329,30 @@ mod tests {
             assert!(used() >= before);
         }
         assert_eq!(file.len().unwrap(), 1 << 20);
+        fs::remove_dir_all(&dir).unwrap();
+    }
+
+    /// With direct I/O, if the temporary directory has it: only whole blocks may be written.
+    #[test]
+    fn a_file_gets_its_blocks_without_fallocate() {
+        let dir = std::env::temp_dir().join(format!("sluice-zeros-{}", std::process::id()));
+        let os = RealOs::new();
+        os.create_dir(&dir).unwrap();
+        let path = dir.join("pages");
+        os.open(&path, OpenMode { create: true, direct: true }).unwrap();
+        let open = |flags| open_with(&path, OpenMode { create: false, direct: true }, flags);
+        let file = open(libc::O_DIRECT).or_else(|_| open(0)).unwrap();
+        let file = RealFile { file: Arc::new(file), path: path.clone() };
+        let mut ones = AlignedBuf::new(8192);
+        ones.fill(1);
+        file.write_at(&ones, 0).unwrap();
+        let len = 2 * ZEROS_BYTES as u64 + 4096;
+        for to in [4096, 8192, len] {
+            file.lengthen_with_zeros(to).unwrap();
+        }
+        let bytes = fs::read(&path).unwrap();
+        assert_eq!(bytes.len() as u64, len);
+        assert!(bytes[..8192].iter().all(|&b| b == 1) && bytes[8192..].iter().all(|&b| b == 0));
         fs::remove_dir_all(&dir).unwrap();
     }
 
