@@ -282,8 +282,8 @@ impl Limits {
 
     fn write_no_images(&mut self) {
         self.illness = Illness::Images;
-        self.lives = 2;
-        self.sessions = 3;
+        self.lives = 3;
+        self.sessions = 5;
         self.steps = 800;
         self.calls_per_life = 6_000;
         self.pool_bytes = 1 << 14;
