@@ -1,6 +1,7 @@
 //! The packages of scripts/deb in a clean root of their distribution: `make test-deb`.
 
 mod root;
+mod session;
 mod world;
 
 use root::release_of;
@@ -30,6 +31,7 @@ fn main() -> ExitCode {
         is_upgraded_from_an_older_version,
         the_server_is_updated_under_it,
         a_server_without_a_build_is_kept_back,
+        session::a_session_from_installation_to_a_restored_backup,
         is_removed_with_the_server,
         equal_sources_give_equal_bytes,
     ];

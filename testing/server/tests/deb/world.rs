@@ -143,6 +143,10 @@ impl World {
         let script =
             "pkill -KILL mariadbd-safe || pkill -KILL mysqld_safe || true; pkill -KILL -x mariadbd";
         self.root.sh(script).ok();
+        self.wait_for_end();
+    }
+
+    pub fn wait_for_end(&self) {
         wait_until("the end", Duration::from_secs(10), || !self.answers());
     }
 
