@@ -321,17 +321,20 @@ fn a_server_without_a_build_is_kept_back(w: &mut World) {
     let scan = "cd \"$1/srv/newer\" && dpkg-scanpackages --multiversion . >Packages";
     w.root.run_outside(scan).ok();
     w.root.apt("update").ok();
-    let upgrade = w.root.apt("upgrade").ok();
+    // The distribution may have newer packages beside the server's, which this root cannot download.
+    let plan = w.root.apt("upgrade --simulate").ok();
     w.root.sh("rm /etc/apt/sources.list.d/newer.list").ok();
     w.root.apt("update").ok();
-    says("mariadb-server-core", kept_back(&upgrade));
+    assert!(kept_back(&plan).contains(&"mariadb-server-core"), "{plan}");
+    is_silent_about("Inst mariadb-server", &plan);
+    is_silent_about("Remv ", &plan);
     assert!(w.is_installed() && w.engine() == "YES");
 }
 
 /// The packages that apt keeps back.
-fn kept_back(upgrade: &str) -> &str {
-    let rest = upgrade.split_once("kept back:").map_or("", |(_, rest)| rest);
-    rest.split_once("\n0 upgraded").map_or(rest, |(list, _)| list)
+fn kept_back(plan: &str) -> Vec<&str> {
+    let rest = plan.split_once("kept back:\n").map_or("", |(_, rest)| rest);
+    rest.lines().take_while(|line| line.starts_with("  ")).flat_map(str::split_whitespace).collect()
 }
 
 fn is_removed_with_the_server(w: &mut World) {
