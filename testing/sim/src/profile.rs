@@ -63,7 +63,7 @@ impl Profile {
             53..=60 => Profile::Unread,
             61..=70 => Profile::Failing,
             71..=78 => Profile::Large,
-            79..=90 => Profile::Unwritten,
+            79..=94 => Profile::Unwritten,
             _ => Profile::Any,
         }
     }
