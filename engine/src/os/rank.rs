@@ -167,6 +167,7 @@ ranks! {
     RingCache,
     SegmentMaintain,
     SegmentSet,
+    LogPositions,
     SegmentNotes,
     LogDurableEnd,
     LogCause,

@@ -57,7 +57,7 @@ impl ReadAhead {
 
 /// The place of a record in a plain batch, if that is noted.
 fn plain_place(segments: &Segments, lsn: u64) -> Option<u64> {
-    segments.find(lsn)?.plain_place(lsn)
+    segments.positions.find(lsn)?.plain_place(lsn)
 }
 
 impl Wal {
@@ -86,7 +86,7 @@ impl Wal {
             }
             false => (block_down(place), block_down(place) + PIECE_BYTES),
         };
-        let to = to.min(self.segments.next_place());
+        let to = to.min(self.segments.positions.next_place());
         if from <= place && place < to {
             let bytes = to - from;
             if bytes > ahead.piece.len() as u64 {

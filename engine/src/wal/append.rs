@@ -115,7 +115,7 @@ impl Wal {
             durable: AtomicU64::new(control.start),
             durable_end: Mutex::ranked(
                 Rank::LogDurableEnd,
-                (Lsn(control.start), Place(segments.next_place())),
+                (Lsn(control.start), Place(segments.positions.next_place())),
             ),
             segments,
             counters: Counters::default(),
@@ -178,7 +178,7 @@ impl Wal {
     pub(super) fn place_at_most(&self, lsn: u64) -> u64 {
         // In this order: the place moves first.
         let written = self.ring.written();
-        self.segments.next_place() + lsn.saturating_sub(written)
+        self.segments.positions.next_place() + lsn.saturating_sub(written)
     }
 
     /// The place that the log's end has at most.
@@ -190,7 +190,7 @@ impl Wal {
     pub fn place_of(&self, lsn: Lsn) -> Place {
         match lsn.0 >= self.ring.written() {
             true => Place(self.place_at_most(lsn.0)),
-            false => Place(self.segments.place_near(lsn.0)),
+            false => Place(self.segments.positions.place_near(lsn.0)),
         }
     }
 
@@ -203,7 +203,8 @@ impl Wal {
     /// who wants less redo than there is would wait for ever.
     pub fn lsn_before_end(&self, file_bytes: u64) -> Lsn {
         let end = self.end();
-        Lsn(self.segments.lsn_from(self.end_place().0.saturating_sub(file_bytes))).min(end)
+        Lsn(self.segments.positions.lsn_from(self.end_place().0.saturating_sub(file_bytes)))
+            .min(end)
     }
 
     /// Bytes that can be appended without a new file: spare and free segments.
@@ -289,12 +290,12 @@ impl Wal {
 
     /// Where the files that `from` needs begin.
     pub fn segment_place(&self, from: Lsn) -> Place {
-        Place(self.segments.segment_around(from.0) * self.segments.segment_bytes)
+        Place(self.segments.positions.segment_around(from.0) * self.segments.segment_bytes)
     }
 
     /// First position that is kept.
     pub fn oldest(&self) -> Lsn {
-        Lsn(self.segments.oldest())
+        Lsn(self.segments.positions.oldest())
     }
 
     /// Nothing below `low` is needed any more: segments wholly below may be recycled.
@@ -309,7 +310,8 @@ impl Wal {
         let c = &self.counters;
         let end = self.end();
         let spare = (self.segments.end() - 1) / self.segments.segment_bytes;
-        let spare = spare.saturating_sub(self.segments.number_of(self.segments.next_place()));
+        let spare =
+            spare.saturating_sub(self.segments.number_of(self.segments.positions.next_place()));
         WalStats {
             appended_bytes,
             records,

@@ -155,7 +155,7 @@ impl Chain {
         if header.lsn != self.lsn || !is_in_order(&self.control, &header, self.incarnation) {
             return Ok(false);
         }
-        self.segments.note(&header);
+        self.segments.positions.note(&header);
         unpacked.bytes.extend_from_slice(scanner.bytes(&header)?);
         unpacked.batches.push((header, unpacked.bytes.len()));
         let under = self.segments.cipher.as_ref().and_then(|cipher| cipher.writes_under());

@@ -177,7 +177,7 @@ impl Wal {
             let (next_place, is_durable) =
                 self.write_batches(&mut leading, &mut io, mode, &batches)?;
             count(&self.counters.flushes_by_one_write, u64::from(is_durable));
-            self.segments.set_next_place(next_place);
+            self.segments.positions.set_next_place(next_place);
             leading.written(last.next());
         }
         if mode == Mode::Sync {
@@ -221,7 +221,7 @@ impl Wal {
         mode: Mode,
         batches: &[Sealed],
     ) -> Result<(u64, bool)> {
-        let mut place = self.segments.next_place();
+        let mut place = self.segments.positions.next_place();
         // A packed batch has a buffer until it is written: not too many at a time.
         let mut groups = batches.chunks(PACKED_MAX).peekable();
         while let Some(group) = groups.next() {
@@ -262,7 +262,7 @@ impl Wal {
         let (header, packed) = io.packer.pack(leading, batch, place)?;
         count(&self.counters.record_bytes, batch.body_bytes());
         count(&self.counters.record_stored_bytes, batch.stored_bytes(&header));
-        self.segments.note(&match planted::is(Bug::PackedTakenForPlain) {
+        self.segments.positions.note(&match planted::is(Bug::PackedTakenForPlain) {
             true => BatchHeader { packed: None, ..header },
             false => header,
         });
@@ -349,7 +349,7 @@ impl Wal {
     fn publish(&self, durable: u64) {
         assert!(durable >= self.durable().0);
         count(&self.counters.flushes, 1);
-        *self.durable_end.lock() = (Lsn(durable), Place(self.segments.next_place()));
+        *self.durable_end.lock() = (Lsn(durable), Place(self.segments.positions.next_place()));
         self.durable.store(durable, Ordering::Release);
     }
 }

@@ -50,6 +50,7 @@ mod inspect;
 mod notes;
 mod pack;
 mod pinned;
+mod positions;
 mod read;
 mod recover;
 mod ring;

@@ -127,10 +127,10 @@ fn one_read_notes_its_whole_segment() {
     let (end, durable) = (wal.end(), wal.durable());
     drop(wal);
     let (wal, _) = recover(&os, anchor_at(end, durable)).unwrap();
-    let known = |lsn: Lsn| wal.segments.find(lsn.0).is_some();
+    let known = |lsn: Lsn| wal.segments.positions.find(lsn.0).is_some();
     assert!(!known(all[0].0), "recovery began at the end");
     wal.read(all[0].0).unwrap();
-    let segment = |lsn: Lsn| wal.segments.start_before(lsn.0);
+    let segment = |lsn: Lsn| wal.segments.positions.start_before(lsn.0);
     let mut beside =
         all.iter().map(|record| record.0).filter(|&lsn| segment(lsn) == segment(all[0].0));
     assert!(beside.clone().count() > 5);

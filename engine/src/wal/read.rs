@@ -44,7 +44,7 @@ impl Wal {
 
     /// The batch around `lsn`, which has left the memory, if it is packed.
     pub(super) fn unpacked(&self, lsn: Lsn) -> Result<Option<Unpacked>> {
-        if self.segments.find(lsn.0).is_some_and(|note| !note.is_packed) {
+        if self.segments.positions.find(lsn.0).is_some_and(|note| !note.is_packed) {
             return Ok(None);
         }
         let result = self.read_batch(lsn.0);
@@ -52,7 +52,7 @@ impl Wal {
     }
 
     fn read_batch(&self, lsn: u64) -> Result<Option<Unpacked>> {
-        let mut scanner = Scanner::single(&self.segments, self.segments.next_place());
+        let mut scanner = Scanner::single(&self.segments, self.segments.positions.next_place());
         let Spot::Batch(BatchNote { place, .. }) = scanner.find_batch(lsn)? else {
             return Err(corrupt("no batch", lsn));
         };
@@ -92,7 +92,9 @@ impl Wal {
 
     /// From a plain batch, which is noted.
     fn read_plain(&self, lsn: u64) -> Result<Record> {
-        let Some(note) = self.segments.find(lsn) else { return Err(corrupt("no batch", lsn)) };
+        let Some(note) = self.segments.positions.find(lsn) else {
+            return Err(corrupt("no batch", lsn));
+        };
         let Some(at) = note.plain_place(lsn) else { return Err(corrupt("a packed batch", lsn)) };
         let batch_end = note.place + note.stored_bytes;
         let start = block_down(at);
@@ -126,7 +128,7 @@ impl Wal {
             return Ok(());
         }
         self.write_to(Lsn(to))?;
-        let mut scanner = Scanner::new(&self.segments, self.segments.next_place());
+        let mut scanner = Scanner::new(&self.segments, self.segments.positions.next_place());
         let kept = |e: Error| if from < self.oldest() { Error::NotRetained } else { e };
         let (mut at, mut place) = match scanner.find_batch(from.0).map_err(kept)? {
             Spot::Batch(note) => (note.lsn, note.place),

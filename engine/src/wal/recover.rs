@@ -62,7 +62,7 @@ impl Wal {
         }
         clear_behind_end(&segments, &after_end)?;
         sync_tail(&segments, from)?;
-        segments.begin_at(place);
+        segments.positions.begin_at(place);
         remove_strays(&*os, &options.dir, &strays)?;
         let Some(incarnation) = control.incarnation.checked_add(1) else {
             return Err(Error::corrupt("incarnation number", "log control file"));
@@ -192,7 +192,7 @@ pub(super) fn choose_files(
         find_starts(&segments)?;
         // A log in which nothing was written yet has no batch there.
         let is_new = run.start == 0 && from == STREAM_START;
-        let place = segments.start_before(from).or(is_new.then_some(STREAM_START));
+        let place = segments.positions.start_before(from).or(is_new.then_some(STREAM_START));
         if let Some(place) = place.filter(|&p| best.as_ref().is_none_or(|(before, _)| *before < p))
         {
             best = Some((place, Arc::new(segments)));
@@ -315,7 +315,7 @@ fn check_stray(control: &Control, stray: &Found, end: u64, segment_bytes: u64) -
 
 /// Spares too: their headers may be as volatile as the last batches.
 fn sync_tail(segments: &Segments, from: u64) -> Result<()> {
-    for number in segments.segment_around(from)..segments.number_of(segments.end()) {
+    for number in segments.positions.segment_around(from)..segments.number_of(segments.end()) {
         segments.sync(number)?;
     }
     Ok(())

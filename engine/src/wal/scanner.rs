@@ -121,14 +121,14 @@ impl<'a> Scanner<'a> {
 
     /// The batch that holds the record at `from`, or that starts there.
     pub fn find_batch(&mut self, from: u64) -> Result<Spot> {
-        if let Some(note) = self.segments.find(from) {
+        if let Some(note) = self.segments.positions.find(from) {
             if self.ahead_bytes == SINGLE_BYTES {
                 self.ahead_bytes = note.stored_bytes;
             }
             return Ok(Spot::Batch(note));
         }
         let walked_to = self.walk(from)?;
-        if let Some(note) = self.segments.find(from) {
+        if let Some(note) = self.segments.positions.find(from) {
             return Ok(Spot::Batch(note));
         }
         match walked_to {
@@ -143,7 +143,7 @@ impl<'a> Scanner<'a> {
     /// about it; answers where the last one that does not start after `from` ends: LSN and place. None: there
     /// is none. A batch that is damaged is passed over.
     fn walk(&mut self, from: u64) -> Result<Option<(u64, u64)>> {
-        let Some(mut at) = self.segments.start_before(from) else { return Ok(None) };
+        let Some(mut at) = self.segments.positions.start_before(from) else { return Ok(None) };
         let to = (self.segments.number_of(at) + 1) * self.segments.segment_bytes;
         let to = self.limit.min(to);
         let mut end = None;
@@ -152,7 +152,7 @@ impl<'a> Scanner<'a> {
             match self.batch(at)? {
                 Some(header) if header.incarnation >= incarnation => {
                     incarnation = header.incarnation;
-                    self.segments.note(&header);
+                    self.segments.positions.note(&header);
                     if header.lsn <= from {
                         end = Some((header.next(), header.next_place()));
                     }
@@ -169,10 +169,10 @@ impl<'a> Scanner<'a> {
 pub(super) fn find_starts(segments: &Segments) -> Result<()> {
     for number in segments.numbers() {
         if let Some(header) = first_batch(segments, number)? {
-            segments.add_start(&header);
+            segments.positions.add_start(&header);
         }
     }
-    segments.set_oldest();
+    segments.positions.set_oldest();
     Ok(())
 }
 

@@ -1,7 +1,5 @@
-//! The segment files: which exist, which may go, and where a position of the log lies in them.
-//!
-//! A *place* is a position in the sequence of all segments; an LSN is one in the log as it is in memory. They are
-//! the same until batches are packed ([`Notes`]).
+//! The segment files: which exist, and which may go. Where a position of the log lies in them is known by
+//! [`Positions`].
 //!
 //! Life of a file: *spare* (`extend` made it, nothing is in it yet) -> *kept* (the stream reached
 //! it) -> *free* (`retire`: every byte lies below what is retained) -> spare again under a higher
@@ -10,9 +8,8 @@
 //!
 //! Stale batches in a recycled file carry places of its earlier number and are never valid.
 
-use super::format::{encode_segment_header, BatchHeader, BLOCK, STREAM_START};
-use super::notes::{BatchNote, Notes};
-use super::starts::Starts;
+use super::format::{encode_segment_header, BLOCK};
+use super::positions::Positions;
 use super::stats::{count, value};
 use crate::base::{Error, Result};
 use crate::cipher::Cipher;
@@ -45,16 +42,12 @@ pub(super) struct Segments {
     os: Arc<dyn Os>,
     dir: PathBuf,
     pub segment_bytes: u64,
+    pub positions: Positions,
     set: RwLock<Set>,
     /// One thread makes, renames or removes files at a time.
     maintain: Mutex<()>,
-    /// First LSN that is kept.
-    oldest: AtomicU64,
     /// Place after the last file.
     end: AtomicU64,
-    /// Place of the next batch. It moves before what is written does, so that what lies between that and the
-    /// log's end never seems to need less room than it may take.
-    next_place: AtomicU64,
     created: AtomicU64,
     made_bytes: AtomicU64,
     recycled: AtomicU64,
@@ -65,16 +58,9 @@ pub(super) struct Segments {
 struct Set {
     /// Number of the first of `files`; the numbers are consecutive.
     first: u64,
-    files: VecDeque<Kept>,
-    starts: Starts,
+    files: VecDeque<Arc<dyn File>>,
     /// No longer needed, lowest number first: so that what stays on disk stays consecutive.
     free: VecDeque<Free>,
-}
-
-/// A file of the log.
-struct Kept {
-    file: Arc<dyn File>,
-    notes: Notes,
 }
 
 /// A file that is kept for reuse, and open: its next use needs no new handle.
@@ -118,7 +104,8 @@ impl Segments {
             Error::Corrupt { what, place, page }
                 if !place.contains(&*self.dir.to_string_lossy()) =>
             {
-                let here = shown(&self.dir, self.segment_bytes, self.place_near(lsn), lsn);
+                let here =
+                    shown(&self.dir, self.segment_bytes, self.positions.place_near(lsn), lsn);
                 Error::Corrupt { what, place: format!("{place}, {here}"), page }
             }
             other => other,
@@ -133,20 +120,17 @@ impl Segments {
         first: u64,
         files: VecDeque<Arc<dyn File>>,
     ) -> Segments {
-        let begin = (first * segment_bytes).max(STREAM_START);
-        let end = (first + files.len() as u64) * segment_bytes;
-        let kept = |(number, file)| Kept { file, notes: Notes::new(number * segment_bytes) };
-        let files = (first..).zip(files).map(kept).collect();
-        let set = Set { first, files, starts: Starts::new(segment_bytes), free: VecDeque::new() };
+        let numbers = first..first + files.len() as u64;
+        let end = numbers.end * segment_bytes;
+        let set = Set { first, files, free: VecDeque::new() };
         Segments {
             os,
             dir,
             segment_bytes,
+            positions: Positions::new(segment_bytes, numbers),
             set: RwLock::ranked(Rank::SegmentSet, set),
             maintain: Mutex::ranked(Rank::SegmentMaintain, ()),
-            oldest: AtomicU64::new(begin),
             end: AtomicU64::new(end),
-            next_place: AtomicU64::new(begin),
             created: AtomicU64::new(0),
             made_bytes: AtomicU64::new(0),
             recycled: AtomicU64::new(0),
@@ -160,36 +144,8 @@ impl Segments {
         Segments { cipher, ..self }
     }
 
-    /// A segment's first batch.
-    pub fn add_start(&self, header: &BatchHeader) {
-        let mut set = self.set.write();
-        if set.kept(self.number_of(header.place)).is_some() {
-            set.starts.add(header);
-        }
-    }
-
-    /// The starts of all segments are known now.
-    pub fn set_oldest(&self) {
-        if let Some(start) = self.set.read().starts.first() {
-            self.oldest.store(start.lsn, Ordering::Release);
-        }
-    }
-
-    /// The log ends at `place`: what was found there and after it is of an earlier life of the log.
-    pub fn begin_at(&self, place: u64) {
-        let mut set = self.set.write();
-        set.starts.forget_from(place);
-        set.files.iter().for_each(|kept| kept.notes.forget_from(place));
-        self.next_place.store(place, Ordering::Release);
-    }
-
     pub fn number_of(&self, place: u64) -> u64 {
-        place / self.segment_bytes
-    }
-
-    /// First kept LSN.
-    pub fn oldest(&self) -> u64 {
-        self.oldest.load(Ordering::Acquire)
+        self.positions.number_of(place)
     }
 
     /// Of the files.
@@ -208,76 +164,11 @@ impl Segments {
         self.end.load(Ordering::Acquire)
     }
 
-    /// Where the next batch will stand.
-    pub fn next_place(&self) -> u64 {
-        self.next_place.load(Ordering::Acquire)
-    }
-
-    /// To be called before what is written moves over the batches before `place`.
-    pub fn set_next_place(&self, place: u64) {
-        self.next_place.store(place, Ordering::Release);
-    }
-
     /// File and offset of a place, if its segment is there.
     pub fn locate(&self, place: u64) -> Option<(Arc<dyn File>, u64)> {
         let set = self.set.read();
-        let file = &set.kept(self.number_of(place))?.file;
+        let file = set.file(self.number_of(place))?;
         Some((Arc::clone(file), BLOCK + place % self.segment_bytes))
-    }
-
-    /// Notes where a batch stands: one that was written, or that a walk has come to.
-    pub fn note(&self, header: &BatchHeader) {
-        let note = BatchNote::of(header);
-        let number = self.number_of(note.place);
-        {
-            let set = self.set.read();
-            let Some(kept) = set.kept(number) else { return };
-            kept.notes.add(&note);
-            if set.starts.has(number) {
-                return;
-            }
-        }
-        self.add_start(header);
-    }
-
-    /// The batch around `lsn`, if it is noted.
-    pub fn find(&self, lsn: u64) -> Option<BatchNote> {
-        let set = self.set.read();
-        set.kept(self.number_of(set.starts.around(lsn)?.place))?.notes.around(lsn)
-    }
-
-    /// The first batch of the segment in which the batch around `lsn` starts: its place.
-    pub fn start_before(&self, lsn: u64) -> Option<u64> {
-        self.set.read().starts.around(lsn).map(|start| start.place)
-    }
-
-    /// Number of the segment in which the batch around `lsn` starts.
-    pub fn segment_around(&self, lsn: u64) -> u64 {
-        let start = self.start_before(lsn);
-        self.number_of(start.unwrap_or_else(|| self.begin()))
-    }
-
-    /// The place of `lsn`, or of something before it.
-    pub fn place_near(&self, lsn: u64) -> u64 {
-        let set = self.set.read();
-        let Some(start) = set.starts.around(lsn) else {
-            return set.first * self.segment_bytes;
-        };
-        let kept = set.kept(self.number_of(start.place));
-        let noted = kept.and_then(|kept| kept.notes.around(lsn));
-        noted.map_or(start.place, |note| note.plain_place(lsn).unwrap_or(note.place))
-    }
-
-    /// The first LSN that has a place at or after this one. Records of a packed batch have no place of their own:
-    /// of a place in it that is the next batch. Bytes that are not written lie as they are in memory.
-    pub fn lsn_from(&self, place: u64) -> u64 {
-        let set = self.set.read();
-        let Some(start) = set.starts.at_place(place) else {
-            return self.oldest();
-        };
-        let kept = set.kept(self.number_of(start.place));
-        let noted = kept.and_then(|kept| kept.notes.at_place(place));
-        noted.map_or(start.lsn, |note| note.lsn_from(place))
     }
 
     pub fn sync(&self, number: u64) -> Result<()> {
@@ -306,22 +197,16 @@ impl Segments {
     /// Files without anything from the LSN `low` on become free. Makes no change on disk. A durable batch
     /// stays in any case: without one nobody could tell the position of what follows.
     pub fn retire(&self, low: u64, durable: u64) {
+        let keep = self.positions.segment_around(low.min(durable.saturating_sub(1)));
         let mut set = self.set.write();
-        let last_durable = durable.saturating_sub(1);
-        let Some(start) = set.starts.around(low.min(last_durable)) else { return };
-        let keep = self.number_of(start.place);
         while set.first < keep && set.files.len() > 1 {
             let number = set.first;
-            let Some(kept) = set.files.pop_front() else { break };
-            set.free.push_back(Free { number, file: kept.file });
+            let Some(file) = set.files.pop_front() else { break };
+            set.free.push_back(Free { number, file });
             set.first += 1;
         }
-        let begin = set.first * self.segment_bytes;
-        set.starts.forget_before(begin);
-        if let Some(oldest) = set.starts.first() {
-            // Readers look again after reading: it must move before a file is reused.
-            self.oldest.fetch_max(oldest.lsn, Ordering::AcqRel);
-        }
+        // Readers look again after reading: the oldest position must move before a file is reused.
+        self.positions.forget_before(set.first);
     }
 
     /// Makes files until the place `to` is covered. `Full` changes nothing for the worse;
@@ -365,7 +250,8 @@ impl Segments {
         let file = made?;
         let mut set = self.set.write();
         assert_eq!(set.first + set.files.len() as u64, number);
-        set.files.push_back(Kept { file, notes: Notes::new(number * self.segment_bytes) });
+        set.files.push_back(file);
+        self.positions.push(number);
         self.end.store((number + 1) * self.segment_bytes, Ordering::Release);
         Ok(())
     }
@@ -482,7 +368,7 @@ impl Segments {
 }
 
 impl Set {
-    fn kept(&self, number: u64) -> Option<&Kept> {
+    fn file(&self, number: u64) -> Option<&Arc<dyn File>> {
         self.files.get(number.checked_sub(self.first)? as usize)
     }
 }
