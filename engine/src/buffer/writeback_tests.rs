@@ -1,4 +1,4 @@
-//! What a whole write-back costs.
+//! The cost of a whole write-back.
 
 use super::dirty::{ByAge, SHARDS};
 use super::tests::{create, new_pool};

@@ -115,6 +115,17 @@ pub fn checkout() -> PathBuf {
     rig.ancestors().nth(2).unwrap_or(rig).to_owned()
 }
 
+/// A program that `make build` makes, by its name; for tests.
+pub fn built(name: &str) -> Result<PathBuf, String> {
+    let test = std::env::current_exe().map_err(|e| e.to_string())?;
+    let program = test.ancestors().nth(2).unwrap_or(&test).join(name);
+    if !program.exists() {
+        let program = program.display();
+        return Err(format!("no {program}: run `make build`, and the test with --release"));
+    }
+    Ok(program)
+}
+
 /// The program, the installation of MariaDB that it works with, and a directory for one run.
 pub struct Tool {
     pub program: PathBuf,
@@ -137,12 +148,7 @@ rm -rf "$2"
 impl Tool {
     /// What `make build` makes, and a new directory of the run called `name`.
     pub fn new(name: &str) -> Result<Tool, String> {
-        let test = std::env::current_exe().map_err(|e| e.to_string())?;
-        let program = test.ancestors().nth(2).unwrap_or(&test).join("sluice");
-        if !program.exists() {
-            let program = program.display();
-            return Err(format!("no {program}: run `make build`, and the test with --release"));
-        }
+        let program = built("sluice")?;
         let prefix = place::prefix(None)?;
         let made = place::make(&std::env::temp_dir(), name);
         let work = made.map_err(|e| format!("mktemp: {e}"))?;

@@ -102,10 +102,7 @@ impl Case {
     }
 
     fn program(&self) -> Command {
-        let test = std::env::current_exe().expect("this test");
-        let program = test.ancestors().nth(2).expect("a directory").join("sluice");
-        assert!(program.exists(), "no {}: run `make build`", program.display());
-        Command::new(program)
+        Command::new(sluice_rig::tool::built("sluice").expect("the program"))
     }
 }
 

@@ -52,9 +52,7 @@ pub struct Case {
 impl Case {
     pub fn new(name: &str) -> Case {
         let scratch = Scratch::new("backup", name);
-        let test = std::env::current_exe().expect("this test");
-        let program = test.ancestors().nth(2).expect("a directory").join("sluice");
-        assert!(program.exists(), "no {}: run `make build`", program.display());
+        let program = sluice_rig::tool::built("sluice").expect("the program");
         let d = Site::new(&scratch, "d", "Sluice", &SMALL);
         Case { d, program, scratch }
     }

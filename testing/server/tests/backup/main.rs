@@ -291,8 +291,7 @@ fn a_full_disk_of_the_backup_is_an_error() {
 /// `make crash KIND=backup` compares many backups under load; here a copy is falsified, which it must report.
 #[test]
 fn the_crash_test_finds_a_falsified_copy() {
-    let test = std::env::current_exe().expect("this test");
-    let program = test.ancestors().nth(2).expect("a directory").join("sluice-crash");
+    let program = sluice_rig::tool::built("sluice-crash").expect("the program");
     for (option, why) in [("--inject-loss", "lost row"), ("--inject-phantom", "phantom row")] {
         let scratch = Scratch::new("backup", option.trim_start_matches("--"));
         let mut crash = Command::new(&program);

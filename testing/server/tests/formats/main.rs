@@ -125,12 +125,6 @@ fn site_of(scratch: &Scratch, name: &str) -> Site {
     Site::new(scratch, "d", "Sluice", &[&SMALL[..], with_keys].concat())
 }
 
-/// The program that `make build` makes.
-fn program() -> Command {
-    let test = std::env::current_exe().expect("this test");
-    Command::new(test.ancestors().nth(2).expect("a directory").join("sluice"))
-}
-
 #[test]
 #[ignore = "writes below testing/formats"]
 fn keep_the_newest_format() {

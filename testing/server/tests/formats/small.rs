@@ -1,13 +1,14 @@
 //! Small directories of the log as release 0.2.0 writes it: batches without gaps (decision 0048). What the
 //! formats have in pages is in the others.
 
-use crate::{kill_and_keep, program, site_of, unpack, ARCHIVE, CONTENT, KEY, KEYS};
-use sluice_rig::tool::{run, says};
+use crate::{kill_and_keep, site_of, unpack, ARCHIVE, CONTENT, KEY, KEYS};
+use sluice_rig::tool::{built, run, says};
 use sluice_server_tests::kinds;
 use sluice_server_tests::scratch::{kept_formats, Scratch};
 use sluice_server_tests::site::Site;
 use std::fmt::Write;
 use std::fs;
+use std::process::Command;
 
 /// Those without encryption, and with it.
 pub const NAMES: [&str; 2] = ["0.2.0-dense", "0.2.0-dense-encrypted"];
@@ -132,7 +133,7 @@ fn keep_the_newest_format_small() {
 
 /// The program finds no damage in it.
 fn is_sound(site: &Site, name: &str) {
-    let mut verify = program();
+    let mut verify = Command::new(built("sluice").expect("the program"));
     verify.arg("inspect").arg(site.data("sluice")).arg("verify");
     let keys = kept_formats().join(name).join(KEYS);
     if keys.exists() {
