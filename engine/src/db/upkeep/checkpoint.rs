@@ -221,32 +221,35 @@ impl Engine {
     /// Whether the log kept for versions is more than it may be. Only a revert is waited for that
     /// long ([`Context::reverting_from`]).
     pub(crate) fn versions_fill_log(&self) -> bool {
-        let kept = |low: Lsn| self.wal.end().0.saturating_sub(low.0);
-        let most = || self.log_capacity().max(self.own_log_limit());
-        self.versions_from().is_some_and(|low| kept(low) > most())
+        let fills =
+            |low| self.wal.file_bytes_from(low) > self.log_capacity().max(self.own_log_limit(low));
+        self.versions_from().is_some_and(fills)
     }
 
-    /// Log that versions may hold back for the sake of those who wrote much of it. On a disk that is nearly
-    /// full as well: to move it would need more room than it gives.
-    fn own_log_limit(&self) -> u64 {
+    /// Log from `low` on that versions may hold back for the sake of those who wrote much of it. On a disk that
+    /// is nearly full as well: to move it would need more room than it gives. They count it as it is in
+    /// memory; it takes the share of the files that all log from `low` on takes.
+    fn own_log_limit(&self, low: Lsn) -> u64 {
         let own = self.ctx.registry.own_log_bytes(self.ctx.table.oldest_snapshot_csn());
-        own.saturating_mul(OWN_PARTS).min(OWN_LOG_BYTES_MAX)
+        let in_memory = u128::from(self.wal.end().0.saturating_sub(low.0).max(1));
+        let share = u128::from(own) * u128::from(self.wal.file_bytes_from(low)) / in_memory;
+        u64::try_from(share).unwrap_or(u64::MAX).saturating_mul(OWN_PARTS).min(OWN_LOG_BYTES_MAX)
     }
 
-    /// Up to where versions have to leave the log now, if anybody still needs them there.
+    /// Up to where versions have to leave the log now, if anybody still needs them there. The limits are of
+    /// bytes of the log's files, as its capacity is.
     pub(crate) fn move_target(&self) -> Option<Lsn> {
         let share = self.log_capacity() / 100 * VERSIONS_PERCENT;
-        let end = self.wal.end();
         let low = self.versions_from()?;
-        let limit = share.max(self.own_log_limit());
+        let limit = share.max(self.own_log_limit(low));
         if planted::is(Bug::OwnLogTakenForMoved) && limit > share {
-            self.ctx.old.release(Lsn(end.0.saturating_sub(share)));
+            self.ctx.old.release(self.wal.lsn_before_end(share));
         }
-        let target = Lsn(end.0.saturating_sub(limit - share / 2));
+        let target = self.wal.lsn_before_end(limit - share / 2);
         let target = match self.ctx.reverting_from() {
             Some(first) if !self.is_short_of_room() => target.min(first),
             _ => target,
         };
-        (end.0.saturating_sub(low.0) > limit && target > low).then_some(target)
+        (self.wal.file_bytes_from(low) > limit && target > low).then_some(target)
     }
 }

@@ -134,6 +134,37 @@ fn others_log(engine: &Arc<Engine>, bytes: u64) {
     }
 }
 
+/// A packed log holds more versions in the same bytes of its files, which are what its capacity bounds.
+#[test]
+fn versions_move_by_the_bytes_of_the_files() {
+    const CAPACITY_BYTES: u64 = 4 << 20;
+    let (engine, table) = rolled_back(10, CAPACITY_BYTES);
+    while engine.ctx.revert_step(100).unwrap() {}
+    engine.set_log_compression(LogCompression::Lz4);
+    engine.step().unwrap();
+    let mut reader = engine.begin(2);
+    reader.open_snapshot();
+    let low = engine.ctx.lowest_pin().unwrap();
+    let kept = || engine.wal.end().0 - low.0;
+    let mut writer = engine.begin(3);
+    let (mut most_in_memory, mut ids) = (0, 10..);
+    let target = loop {
+        for id in ids.by_ref().take(100) {
+            with_two(&plain_row(id, 1), |w| writer.insert(&table, w)).unwrap();
+        }
+        writer.commit(true).unwrap();
+        if let Some(target) = engine.move_target() {
+            break target;
+        }
+        most_in_memory = kept();
+        assert!(engine.wal.file_bytes_from(low) <= CAPACITY_BYTES, "nothing is to move ever");
+    };
+    assert!(most_in_memory > CAPACITY_BYTES / 2, "they would move at {most_in_memory} bytes");
+    let left = engine.wal.file_bytes_from(target);
+    assert!((CAPACITY_BYTES / 16..=CAPACITY_BYTES / 8).contains(&left), "{left} bytes are left");
+    assert_eq!(scan(&mut reader, &table, 0, Direction::Forward).len(), 10);
+}
+
 #[test]
 fn what_is_being_reverted_is_not_moved() {
     let (engine, table) = rolled_back(3000, 1 << 20);
