@@ -16,24 +16,64 @@ pub const CODEC_RAW: u8 = 0;
 pub const CODEC_LZ4: u8 = 1;
 pub const CODEC_ZSTD: u8 = 2;
 
-/// Appends a form of `bytes` with at most `limit` bytes to `out` and answers its codec; appends
-/// nothing and answers `CODEC_RAW` if there is no such form.
+/// Compresses again and again. A zstd context is large (about 200 KiB) and slow to make, and cold where
+/// many are used in turn: one in one place of work is enough.
+#[derive(Default)]
+pub struct Compressor {
+    zstd: Option<(i32, zstd::bulk::Compressor<'static>)>,
+}
+
+impl Compressor {
+    pub const fn new() -> Compressor {
+        Compressor { zstd: None }
+    }
+
+    /// Appends a form of `bytes` with at most `limit` bytes to `out` and answers its codec; appends
+    /// nothing and answers `CODEC_RAW` if there is no such form.
+    pub fn compress(
+        &mut self,
+        how: Compression,
+        bytes: &[u8],
+        limit: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<u8> {
+        let front = out.len();
+        let (codec, done) = match how {
+            Compression::None => (CODEC_RAW, None),
+            Compression::Lz4 => {
+                out.resize(front + lz4_flex::block::get_maximum_output_size(bytes.len()), 0);
+                (CODEC_LZ4, lz4_flex::block::compress_into(bytes, &mut out[front..]).ok())
+            }
+            Compression::Zstd(level) => {
+                out.resize(front + zstd::zstd_safe::compress_bound(bytes.len()), 0);
+                let zstd = self.zstd(level)?;
+                (CODEC_ZSTD, zstd.compress_to_buffer(bytes, &mut out[front..]).ok())
+            }
+        };
+        let done = done.filter(|&n| n <= limit);
+        out.truncate(front + done.unwrap_or(0));
+        Ok(done.map_or(CODEC_RAW, |_| codec))
+    }
+
+    fn zstd(&mut self, level: i32) -> Result<&mut zstd::bulk::Compressor<'static>> {
+        let made = match self.zstd.take() {
+            Some((made_for, made)) if made_for == level => made,
+            _ => zstd::bulk::Compressor::new(level)
+                .map_err(|e| Error::io("set up zstd for", "compression", e))?,
+        };
+        Ok(&mut self.zstd.insert((level, made)).1)
+    }
+}
+
+thread_local! {
+    static COMPRESSOR: RefCell<Compressor> = const { RefCell::new(Compressor::new()) };
+    static DECOMPRESSOR: RefCell<Option<zstd::bulk::Decompressor<'static>>> =
+        const { RefCell::new(None) };
+}
+
+/// [`Compressor::compress`] by the one of this thread: for threads that are few.
 pub fn compress(how: Compression, bytes: &[u8], limit: usize, out: &mut Vec<u8>) -> Result<u8> {
-    let front = out.len();
-    let (codec, done) = match how {
-        Compression::None => (CODEC_RAW, None),
-        Compression::Lz4 => {
-            out.resize(front + lz4_flex::block::get_maximum_output_size(bytes.len()), 0);
-            (CODEC_LZ4, lz4_flex::block::compress_into(bytes, &mut out[front..]).ok())
-        }
-        Compression::Zstd(level) => {
-            out.resize(front + zstd::zstd_safe::compress_bound(bytes.len()), 0);
-            (CODEC_ZSTD, zstd_compress(level, bytes, &mut out[front..])?)
-        }
-    };
-    let done = done.filter(|&n| n <= limit);
-    out.truncate(front + done.unwrap_or(0));
-    Ok(done.map_or(CODEC_RAW, |_| codec))
+    COMPRESSOR.with_borrow_mut(|compressor| compressor.compress(how, bytes, limit, out))
 }
 
 /// Restores a compressed form into `out`; answers how many bytes it has. `None`: it is not a form
@@ -46,34 +86,12 @@ pub fn decompress(codec: u8, form: &[u8], out: &mut [u8]) -> Option<usize> {
     }
 }
 
-struct ZstdContexts {
-    compressor: Option<(i32, zstd::bulk::Compressor<'static>)>,
-    decompressor: Option<zstd::bulk::Decompressor<'static>>,
-}
-
-thread_local! {
-    /// Contexts are large and slow to make, so each thread keeps its own.
-    static ZSTD: RefCell<ZstdContexts> =
-        const { RefCell::new(ZstdContexts { compressor: None, decompressor: None }) };
-}
-
-fn zstd_compress(level: i32, bytes: &[u8], out: &mut [u8]) -> Result<Option<usize>> {
-    ZSTD.with_borrow_mut(|contexts| {
-        if contexts.compressor.as_ref().is_none_or(|(made_for, _)| *made_for != level) {
-            let made = zstd::bulk::Compressor::new(level)
-                .map_err(|e| Error::io("set up zstd for", "compression", e))?;
-            contexts.compressor = Some((level, made));
-        }
-        let Some((_, compressor)) = &mut contexts.compressor else { return Ok(None) };
-        Ok(compressor.compress_to_buffer(bytes, out).ok())
-    })
-}
-
+/// By the context of this thread, of which about 30 KiB are ever touched.
 fn zstd_decompress(form: &[u8], out: &mut [u8]) -> Option<usize> {
-    ZSTD.with_borrow_mut(|contexts| {
-        if contexts.decompressor.is_none() {
-            contexts.decompressor = zstd::bulk::Decompressor::new().ok();
+    DECOMPRESSOR.with_borrow_mut(|made| {
+        if made.is_none() {
+            *made = zstd::bulk::Decompressor::new().ok();
         }
-        contexts.decompressor.as_mut()?.decompress_to_buffer(form, out).ok()
+        made.as_mut()?.decompress_to_buffer(form, out).ok()
     })
 }

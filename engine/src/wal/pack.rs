@@ -6,7 +6,7 @@ use super::format::{
     block_up, BatchHeader, Packed, BATCH_HEADER_BYTES, BLOCK, ENCRYPTED_HEAD_BYTES,
 };
 use super::ring::{Leading, Sealed};
-use crate::base::compress::{compress, Compression, CODEC_RAW};
+use crate::base::compress::{Compression, Compressor, CODEC_RAW};
 use crate::base::Result;
 use crate::cipher::Cipher;
 use crate::os::AlignedBuf;
@@ -17,13 +17,16 @@ pub(super) struct Packer {
     pub how: Compression,
     /// If batches are encrypted.
     cipher: Option<Arc<Cipher>>,
+    /// Any session may lead a flush: theirs would be as many as there are connections.
+    compressor: Compressor,
     batch: Vec<u8>,
     form: Vec<u8>,
 }
 
 impl Packer {
     pub fn new(how: Compression, cipher: Option<Arc<Cipher>>) -> Packer {
-        Packer { how, cipher, batch: Vec::new(), form: Vec::new() }
+        let compressor = Compressor::new();
+        Packer { how, cipher, compressor, batch: Vec::new(), form: Vec::new() }
     }
 
     /// The header of a finished batch at `place`, and its packed form with zeros up to the end of a block;
@@ -51,9 +54,10 @@ impl Packer {
         let mut codec = CODEC_RAW;
         if !stays {
             let limit = blocks_bytes - BLOCK - head_bytes;
+            let packed =
+                self.compressor.compress(self.how, records, limit as usize, &mut self.form);
             // An error is one of making a compressor, for want of memory: the batch goes as it is.
-            codec =
-                compress(self.how, records, limit as usize, &mut self.form).unwrap_or(CODEC_RAW);
+            codec = packed.unwrap_or(CODEC_RAW);
         }
         if codec == CODEC_RAW && !is_encrypted {
             return Ok((header, None));
