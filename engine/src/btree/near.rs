@@ -3,7 +3,9 @@
 //!
 //! The note is a guess. It is followed to a page in memory whose latch is then held, and only if
 //! that page is a leaf of the tree, is not being freed, and has the key between its fences: then it
-//! is the leaf of the key (invariants 1 and 5 of this room), however it came there.
+//! is the leaf of the key (invariants 1 and 5 of this room), however it came there. While any page is
+//! given up no note is followed: work on leaves below an inner page may have been put aside with it, and
+//! then nobody may come to them.
 
 use super::node::Node;
 use super::tree::Tree;
@@ -74,6 +76,7 @@ impl Tree {
         let leaf = latch(&self.env.pool, self.noted(key)?)?;
         let node = Node::new(&leaf);
         let is_it = node.tree() == self.id && node.is_leaf() && node.covers(key);
-        is_it.then_some(leaf)
+        let is_cut_off = self.env.pool.has_given_up();
+        (is_it && !is_cut_off).then_some(leaf)
     }
 }

@@ -5,13 +5,14 @@
 
 use super::pool::Pool;
 use crate::base::{Error, PageId, Result, TreeId};
+use std::sync::atomic::Ordering::SeqCst;
 
 impl Pool {
     /// No one gets this page any more; what the pool has of it is forgotten. No latch may be held.
     /// Answers whether it was good until now.
     pub fn give_up(&self, page: PageId, tree: TreeId) -> bool {
         // In the list before the frame goes: a checkpoint reads the redo point before the list.
-        let fresh = self.bad.list.write().insert(page, tree).is_none();
+        let fresh = self.bad.change(|list| list.insert(page, tree)).is_none();
         self.discard(page);
         self.forget_owed_page(page);
         fresh
@@ -21,6 +22,11 @@ impl Pool {
         self.bad.list.read().contains_key(&page)
     }
 
+    /// Whether any page was given up. What lies below such a one is to be reached by nobody.
+    pub fn has_given_up(&self) -> bool {
+        self.bad.any.load(SeqCst)
+    }
+
     /// Every page that was given up, with its tree.
     pub fn given_up(&self) -> Vec<(PageId, TreeId)> {
         self.bad.list.read().iter().map(|(&page, &tree)| (page, tree)).collect()
@@ -28,7 +34,7 @@ impl Pool {
 
     /// The tree is gone for ever, and with it the damage.
     pub fn forget_given_up(&self, tree: TreeId) {
-        self.bad.list.write().retain(|_, of| *of != tree);
+        self.bad.change(|list| list.retain(|_, of| *of != tree));
     }
 
     pub(super) fn check_not_bad(&self, page: PageId) -> Result<()> {

@@ -13,8 +13,9 @@
 //! 4. No savepoint from the middle of a load is rolled back to.
 
 use super::locks::{Enqueued, LockMode, Owner};
+use super::registry::OpenTxn;
 use super::reverting::LoadSweep;
-use super::session::{Context, Session, Stopped, WaitReport};
+use super::session::{Context, Session, WaitReport};
 use super::trees::TreeGate;
 use super::versions::{Note, VersionRecord};
 use crate::base::entry::FIRST;
@@ -146,12 +147,13 @@ impl Context {
     pub(super) fn revert_load_some(
         &self,
         record: &VersionRecord,
-        stands: (TxnId, Lsn),
+        (open, lsn): (&OpenTxn, Lsn),
         under_way: &mut Option<LoadSweep>,
         left: &mut usize,
     ) -> Result<bool> {
         let Some(gate) = self.trees.get(record.tree) else { return Ok(true) };
         let Some(_inside) = gate.enter() else { return Ok(true) };
+        let stands = (open.id, lsn);
         let fresh = || LoadSweep::of(stands);
         let mut sweep = under_way.take().filter(|s| s.stands == stands).unwrap_or_else(fresh);
         while *left > 0 {
@@ -162,7 +164,7 @@ impl Context {
                 (Err(_), true) => true,
                 (swept, _) => {
                     let is_failed = swept.is_err();
-                    let is_over = self.unless_put_aside(Stopped::Page(gate.id()), swept, false)?;
+                    let is_over = self.unless_left(open, gate.id(), swept, false)?;
                     if is_failed {
                         // Entries in other leaves must go all the same.
                         sweep.go_on(gate.tree().next_leaf(&sweep.at)?);

@@ -7,6 +7,7 @@
 //! id:     allocate -> active -> set_prepared -> prepared
 //!         active | prepared -> commit -> committed(csn)
 //!         active | prepared -> abort -> aborted -> forget (every entry is reverted)
+//!                                               -> leave_aborted (damage keeps some)
 //! waiter: enqueue -> waiting -> granted | deadlock (victim) | timed out | interrupted
 //! ```
 //!

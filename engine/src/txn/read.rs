@@ -3,7 +3,8 @@
 //! Invariants:
 //! 1. The state of an entry's writer is looked up under the latch under which the entry was read.
 //!    While the entry stands, a rolled back writer is not forgotten, so an id below the horizon
-//!    that is met there is truly committed (rules M9).
+//!    that is met there is truly committed (rules M9). After a restart that holds for entries that can
+//!    be reached: those of a page that was given up, and below one, cannot.
 //! 2. The log is read with no latch held (rules M8). A record that is gone by then means that the
 //!    entry was reverted meanwhile: the entry is read again.
 

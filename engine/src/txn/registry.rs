@@ -42,6 +42,8 @@ pub struct OpenTxn {
     xid: Mutex<Option<Vec<u8>>>,
     /// Trees that it wrote, once it is prepared and they are known.
     wrote: OnceLock<Vec<TreeId>>,
+    /// It is rolled back, and damage keeps some of its versions from being reverted.
+    is_left: AtomicBool,
 }
 
 impl OpenTxn {
@@ -56,6 +58,7 @@ impl OpenTxn {
             over_settled_bytes: AtomicU64::new(0),
             xid: Mutex::ranked(Rank::OpenXid, None),
             wrote: OnceLock::new(),
+            is_left: AtomicBool::new(false),
         }
     }
 
@@ -115,6 +118,14 @@ impl OpenTxn {
 
     pub fn has_deletes(&self) -> bool {
         self.deletes.load(Ordering::SeqCst)
+    }
+
+    pub fn note_left(&self) {
+        self.is_left.store(true, Ordering::Relaxed);
+    }
+
+    pub fn is_left(&self) -> bool {
+        self.is_left.load(Ordering::Relaxed)
     }
 
     pub fn set_wrote(&self, trees: Vec<TreeId>) {

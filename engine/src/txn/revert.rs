@@ -210,6 +210,22 @@ impl Context {
         }
     }
 
+    /// The same for the revert of `open` in this tree, of which something is left then.
+    pub(super) fn unless_left<T>(
+        &self,
+        open: &OpenTxn,
+        tree: TreeId,
+        done: Result<T>,
+        instead: T,
+    ) -> Result<T> {
+        let is_failed = done.is_err();
+        let done = self.unless_put_aside(Stopped::Page(tree), done, instead)?;
+        if is_failed {
+            open.note_left();
+        }
+        Ok(done)
+    }
+
     /// Is this a delete mark that the purge may have passed already, because everybody sees it?
     /// Then it must not come back: nobody would ever take it away. Asked under the latch under
     /// which it would come back; a purge that passes later finds it there.
@@ -264,7 +280,10 @@ impl Context {
             };
             if lsn == Lsn::ZERO {
                 self.append_outcome(RECORD_REVERTED, open.id);
-                self.table.forget(open.id);
+                match open.is_left() {
+                    true => self.table.leave_aborted(open.id),
+                    false => self.table.forget(open.id),
+                }
                 self.registry.remove(open.id);
                 self.to_revert.lock().pop_front();
                 left = left.saturating_sub(1);
@@ -287,13 +306,12 @@ impl Context {
         while *left > 0 && lsn != Lsn::ZERO {
             let record = self.own_version(open.id, lsn, &mut reverting.ahead)?;
             if record.loads {
-                let stands = (open.id, lsn);
-                if !self.revert_load_some(&record, stands, &mut reverting.sweep, left)? {
+                if !self.revert_load_some(&record, (open, lsn), &mut reverting.sweep, left)? {
                     break;
                 }
             } else if record.replaced.is_some() {
                 let done = self.revert_version(open.id, lsn, &record);
-                self.unless_put_aside(Stopped::Page(record.tree), done, false)?;
+                self.unless_left(open, record.tree, done, false)?;
             } else {
                 let entries = inserted.entry(record.tree).or_default();
                 entries.entry(record.key).or_insert(lsn);
@@ -302,7 +320,7 @@ impl Context {
             *left = left.saturating_sub(1);
         }
         for (tree, entries) in inserted {
-            self.remove_inserted(tree, open.id, &entries)?;
+            self.remove_inserted(tree, open, &entries)?;
         }
         // Only now: after a crash the chain is walked again from where this says.
         open.begin_record(self.wal.end());
@@ -310,21 +328,21 @@ impl Context {
         Ok(lsn)
     }
 
-    /// Removes the entries that still are the first versions that `txn` wrote.
+    /// Removes the entries that still are the first versions that `open` wrote.
     fn remove_inserted(
         &self,
         tree: TreeId,
-        txn: TxnId,
+        open: &OpenTxn,
         entries: &BTreeMap<Vec<u8>, Lsn>,
     ) -> Result<()> {
         let Some(gate) = self.trees.get(tree) else { return Ok(()) };
         let Some(_inside) = gate.enter() else { return Ok(()) };
         let mut at = entries.first_key_value().map(|(key, _)| key);
         while let Some(key) = at {
-            let swept = remove_from_leaf(&gate, key, txn, entries);
+            let swept = remove_from_leaf(&gate, key, open.id, entries);
             // Entries in other leaves must go all the same.
             let behind = Some(Bound::Excluded(key.clone()));
-            let rest = self.unless_put_aside(Stopped::Page(tree), swept, behind)?;
+            let rest = self.unless_left(open, tree, swept, behind)?;
             let next = rest.and_then(|from| entries.range((from, Bound::Unbounded)).next());
             at = next.map(|(key, _)| key);
         }

@@ -242,15 +242,25 @@ impl TxnTable {
     /// entry resolves its id under the same leaf latch, so no reader can still ask for this one.
     pub fn forget(&self, id: TxnId) {
         let mut roster = self.roster.lock();
-        let open = roster.open.remove(&id.0).expect("an aborted transaction");
-        assert_eq!(open.state, RosterState::Aborted);
-        if roster.open.is_empty() {
-            roster.low_lsn = Lsn(u64::MAX);
-        }
+        Self::close_aborted(&mut roster, id);
         if id.0 >= self.horizon.load(Ordering::Relaxed) {
             self.word_of(id.0).store(FORGOTTEN, Ordering::Release);
         } else {
             self.retain_exceptions(|&(other, _)| other != id.0);
+        }
+    }
+
+    /// No more of the aborted `id` will be reverted, but entries of it stand on pages that were given up.
+    /// It stays aborted, as nobody may take these for committed: at last as an exception.
+    pub fn leave_aborted(&self, id: TxnId) {
+        Self::close_aborted(&mut self.roster.lock(), id);
+    }
+
+    fn close_aborted(roster: &mut Roster, id: TxnId) {
+        let open = roster.open.remove(&id.0).expect("an aborted transaction");
+        assert_eq!(open.state, RosterState::Aborted);
+        if roster.open.is_empty() {
+            roster.low_lsn = Lsn(u64::MAX);
         }
     }
 

@@ -7,6 +7,7 @@ use crate::db::*;
 use crate::os::sim::SimOs;
 use crate::os::{OpenMode, Os};
 use crate::store::{Cause, PageWrite, Store, StoreOptions};
+use crate::txn::TxnState;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -434,6 +435,47 @@ fn revert_and_purge_of_a_page_that_the_disk_refuses_are_put_aside() {
     assert!(engine.ctx.registry.oldest_lsn().is_none(), "and its pin goes");
     assert_first_is_damaged(&engine, &w.contents);
     engine.checkpoint_now().unwrap();
+}
+
+/// An inner page cannot be read, and the thread knows a leaf below it: the version there that is not to be
+/// taken back any more is nobody's committed row.
+#[test]
+fn a_version_below_a_page_that_was_given_up_stays_rolled_back() {
+    let (os, w) = filled();
+    let table = w.engine.table(TABLES[0]).unwrap().unwrap();
+    let (&id, old) = w.contents[TABLES[0]].iter().find(|(_, body)| body.len() < 100).unwrap();
+    let mut trx = w.engine.begin(5);
+    trx.statement_start();
+    with_row(id, old, |a| with_row(id, &[9; 90], |b| trx.update(&table, a, b))).unwrap();
+    let get = || {
+        let (mut reader, mut payload) = (w.engine.begin(6), Vec::new());
+        let key = id.to_be_bytes();
+        reader.get_wanted(&table, 0, &key, ReadMode::Snapshot, Wanted::All, &mut payload)?;
+        Ok(payload)
+    };
+    w.engine.checkpoint_now().unwrap();
+    trx.rollback();
+    assert_eq!(get().unwrap(), *old, "the thread knows the leaf now");
+    let root = table.gates[0].tree().root();
+    w.engine.pool.discard(root);
+    let places = leaf_places(&killed(&os));
+    let (_, offset) = places.iter().find(|(page, _)| *page == root).unwrap();
+    refuse(&os, &BTreeSet::from([offset / BLOCK_BYTES as u64]), true);
+    // Another thread, which knows no leaf.
+    let engine = Arc::clone(&w.engine);
+    let failed = std::thread::spawn(move || work_for_long(&engine)).join().unwrap();
+    assert!(failed > 1);
+    assert_eq!(w.engine.pool.given_up(), [(root, table.gates[0].id())]);
+    assert!(w.engine.ctx.to_revert.lock().is_empty(), "the work ends");
+    let error: Error = get().expect_err("nobody can tell");
+    assert!(error.to_string().contains("given up"), "{error}");
+    let txn = w.engine.ctx.table.next_id().0 - 1;
+    for _ in 0..5000 {
+        let id = w.engine.ctx.table.allocate(w.engine.wal.end());
+        w.engine.ctx.table.commit(id);
+    }
+    w.engine.ctx.table.advance_horizon();
+    assert_eq!(w.engine.ctx.table.state(crate::base::TxnId(txn)), TxnState::Aborted);
 }
 
 /// A log record that cannot be read costs the purge of its transaction, and others nothing.
