@@ -6,6 +6,8 @@ use super::server::{Foreign, SYSTEM};
 use super::stream::Stream;
 use crate::Result;
 use sluice_engine::base::checksum::checksum;
+use sluice_engine::base::Error;
+use sluice_engine::os::OPEN_FILES;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -18,6 +20,18 @@ const BUFFER_BYTES: usize = 256 << 10;
 
 /// Of tables that are copied, and of views and triggers.
 const DEFINITIONS: [&str; 4] = ["frm", "par", "TRG", "TRN"];
+
+/// An error of the engine about files in `path`. One about room has no path in it, and is that of the disk: here
+/// log and page store have no other bound that they could meet.
+pub fn shown(path: &Path, error: Error) -> String {
+    match error {
+        Error::Full { what } if what != OPEN_FILES => format!(
+            "{}: the {what} is full (No space left on device, or a quota or limit of file sizes)",
+            path.display()
+        ),
+        other => other.to_string(),
+    }
+}
 
 pub fn make_dir(dir: &Path) -> Result<()> {
     let made = fs::DirBuilder::new().recursive(true).mode(DIR_MODE).create(dir);

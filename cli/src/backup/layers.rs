@@ -99,9 +99,8 @@ impl Layer {
             files::make_dir(dir)?;
         }
         let plain = |e: Error| match e {
-            Error::Full { .. } => format!("{}: the disk is full", target.display()),
             Error::Interrupted => "stopped: nothing is restored".into(),
-            other => other.to_string(),
+            other => files::shown(&target, other),
         };
         let create = !target.exists();
         let made = os.open(&target, OpenMode { create, direct: false }).map_err(plain)?;

@@ -132,11 +132,14 @@ fn refuse_foreign(foreign: &[Foreign], only_sluice: bool) -> Result<()> {
     ))
 }
 
-fn plain(error: Error) -> String {
-    match error {
-        Error::Interrupted => "stopped: there is no backup".into(),
-        Error::Full { .. } => "the disk of the backup is full: there is no backup".into(),
-        other => other.to_string(),
+/// Errors of the copy in words.
+fn plain<'a>(to: &'a To<'a>) -> impl Fn(Error) -> String + Copy + 'a {
+    move |error| match (error, to) {
+        (Error::Interrupted, _) => "stopped: there is no backup".into(),
+        (error @ Error::Full { .. }, To::Dir(dir)) => {
+            format!("{}: there is no backup", files::shown(dir, error))
+        }
+        (other, _) => other.to_string(),
     }
 }
 
@@ -177,7 +180,7 @@ fn verify_paced(dir: &Path, copied: &Copied, options: &Options<'_>) -> Result<()
     };
     // It may take the end of its reads for damage.
     match signals::stopped() {
-        true => Err(plain(Error::Interrupted)),
+        true => Err(plain(&options.to)(Error::Interrupted)),
         false => verified,
     }
 }
@@ -222,6 +225,7 @@ fn copy(
     small: &mut Files<'_>,
     options: &Options<'_>,
 ) -> Result<Made> {
+    let plain = plain(&options.to);
     let from = server.start(&places.data_dir)?;
     let source = (RealOs::new(), &*places.data_dir.join(ENGINE), &*places.log_dir);
     let (os, target): (Arc<dyn Os>, PathBuf) = match small.to {
@@ -246,7 +250,7 @@ fn copy(
     }
     let grown = server.durable()?.1 .0.saturating_sub(log_begun.0);
     pace.lift_limit_below(2 * per_second(grown, begun.elapsed()));
-    catch_up(server, &mut copying, &pace)?;
+    catch_up(server, &mut copying, &pace, plain)?;
     pace::phase("waiting for DDL statements; definitions and log");
     server.block_ddl()?;
     let foreign = server.foreign()?;
@@ -255,7 +259,7 @@ fn copy(
     let mut facts = facts(server, &foreign)?;
     // Others wait.
     pace.lift_limit();
-    catch_up(server, &mut copying, &pace)?;
+    catch_up(server, &mut copying, &pace, plain)?;
 
     pace::phase("waiting for commits; the rest");
     let begun = server.block_commit()?;
@@ -295,11 +299,17 @@ fn look(pace: &Pace, bytes: u64, server: &mut Server) -> sluice_engine::base::Re
 
 /// Copies the log until little of it is left to copy. Each round copies what the server has written during
 /// the one before.
-fn catch_up(server: &mut Server, copying: &mut Copying, pace: &Pace) -> Result<()> {
+fn catch_up(
+    server: &mut Server,
+    copying: &mut Copying,
+    pace: &Pace,
+    plain: impl Fn(Error) -> String,
+) -> Result<()> {
     let mut rounds = Rounds::default();
     loop {
         let (_, to) = server.durable()?;
-        let copied = copying.copy_log(to, &mut |bytes| look(pace, bytes, server)).map_err(plain)?;
+        let copied =
+            copying.copy_log(to, &mut |bytes| look(pace, bytes, server)).map_err(&plain)?;
         server.check()?;
         if rounds.are_enough(copied)? {
             return Ok(());

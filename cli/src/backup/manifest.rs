@@ -156,7 +156,12 @@ impl Manifest {
             .and_then(|()| file.sync_all())
             .and_then(|()| fs::rename(&part, &whole))
             .and_then(|()| fs::File::open(dir)?.sync_all());
-        written.map_err(|e| format!("cannot write {}: {e}", whole.display()))
+        written.map_err(|e| {
+            // Otherwise the directory is not empty, and a second backup to it is refused.
+            let _ = fs::remove_file(&part);
+            let _ = fs::remove_file(&whole);
+            format!("cannot write {}: {e}", whole.display())
+        })
     }
 
     pub fn read(dir: &Path) -> Result<Manifest> {

@@ -178,7 +178,8 @@ fn recover(stage: &Path, keys: Option<Arc<dyn Keys>>) -> Result<Settled> {
     let writes_under = key_id(&*os, &dir);
     let encryption = keys.map(|keys| Encryption { keys, writes_under, scope: Scope::AllTables });
     let settled = settle(os, &dir, Geometry::default(), words, encryption, &keeps);
-    let settled = settled.map_err(|e| format!("the backup cannot be recovered: {e}"))?;
+    let settled = settled
+        .map_err(|e| format!("the backup cannot be recovered: {}", files::shown(&dir, e)))?;
     let _ = fs::remove_file(dir.join("lock"));
     Ok(settled)
 }

@@ -406,10 +406,7 @@ impl Target<'_> {
     }
 
     fn failed(&self, name: &Path, error: Error) -> String {
-        match error {
-            Error::Full { .. } => format!("{}: the disk is full", self.stage.join(name).display()),
-            other => other.to_string(),
-        }
+        files::shown(&self.stage.join(name), error)
     }
 
     fn open(&mut self, name: &Path) -> Result<Arc<dyn File>> {

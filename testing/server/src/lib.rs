@@ -12,6 +12,7 @@ pub mod mounted;
 pub mod replica;
 pub mod scratch;
 pub mod site;
+pub mod small_disk;
 pub mod statements;
 pub mod writer;
 

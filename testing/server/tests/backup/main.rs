@@ -5,6 +5,7 @@
 
 mod case;
 mod chains;
+mod full_disk;
 mod increments;
 mod mixed;
 mod owner;
@@ -282,7 +283,7 @@ fn a_full_disk_of_the_backup_is_an_error() {
     let mut limited = Command::new("sh");
     limited.args(["-c", "trap '' XFSZ; ulimit -f 4096; exec \"$0\" \"$@\""]);
     limited.arg(plain.get_program()).args(plain.get_args());
-    run(&mut limited).refuses("the disk of the backup is full");
+    run(&mut limited).refuses("the disk is full");
     assert!(!case.to("b").join("data").exists(), "what is left of a backup");
     case.nothing_is_kept();
     run(&mut case.backup("b", &[])).ok();

@@ -7,10 +7,13 @@ use std::process::{Command, Stdio};
 
 /// A backup that goes to a file by standard output.
 fn stream(case: &Case, name: &str, options: &[&str]) -> Ended {
+    stream_to(case, File::create(case.to(name)).expect("a file"), options)
+}
+
+pub fn stream_to(case: &Case, file: File, options: &[&str]) -> Ended {
     let mut command = Command::new(&case.program);
     let address = format!("mysql://root@localhost/?socket={}", case.d.socket().display());
     command.args(["backup", &address, "--to", "-"]).args(options);
-    let file = File::create(case.to(name)).expect("a file");
     let child = command.stdin(Stdio::null()).stdout(file).stderr(Stdio::piped()).spawn();
     wait(child.expect("a child"))
 }

@@ -5,58 +5,19 @@ use crate::case::Case;
 use crate::files;
 use sluice_rig::client::Fault;
 use sluice_server_tests::site::Site;
+use sluice_server_tests::small_disk::SmallDisk;
 use sluice_server_tests::wait_until;
 use sluice_server_tests::writer::{insert, row_of_s};
-use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// Longer than a server waits until it looks for room again.
 const LIMIT: Duration = Duration::from_secs(240);
 
-/// A file system of 2 MiB, as long as it is not dropped.
-struct SmallDisk(PathBuf);
-
-impl SmallDisk {
-    fn mount(dir: PathBuf) -> SmallDisk {
-        fs::create_dir(&dir).unwrap();
-        let mut command = Command::new("mount");
-        let status = command.args(["-t", "tmpfs", "-o", "size=2m", "tmpfs"]).arg(&dir).status();
-        assert!(
-            status.is_ok_and(|s| s.success()),
-            "this test needs the right to mount a file system"
-        );
-        SmallDisk(dir)
-    }
-
-    fn filler(&self) -> PathBuf {
-        self.0.join("filler")
-    }
-
-    /// Writes until there is no room, or until the filler has so many bytes.
-    fn fill(&self, bytes_max: usize) {
-        let mut file = fs::File::create(self.filler()).unwrap();
-        let mut written = 0;
-        while written < bytes_max {
-            match file.write(&[0; 4096][..4096.min(bytes_max - written)]) {
-                Ok(bytes) if bytes > 0 => written += bytes,
-                _ => break,
-            }
-        }
-    }
-
-    fn make_room(&self) {
-        fs::remove_file(self.filler()).unwrap();
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("--lazy").arg(&self.0).status();
-    }
+fn small_disk(case: &Case) -> SmallDisk {
+    let disk = SmallDisk::mount(case.scratch.path("small"), 2 << 20);
+    disk.expect("this test needs the right to mount a file system")
 }
 
 fn times_full(log: &str) -> usize {
@@ -96,7 +57,7 @@ fn binlogs(disk: &Path) -> Vec<PathBuf> {
 #[ignore = "it waits for a minute, and mounts a file system"]
 fn a_full_binlog_disk_stops_nothing_for_good() {
     let mut case = Case::new("a_full_binlog_disk_stops_nothing_for_good");
-    let disk = SmallDisk::mount(case.scratch.path("small"));
+    let disk = small_disk(&case);
     let options = on(&disk);
     case.d.start(&[&options]);
     case.make_tables();
@@ -124,7 +85,7 @@ fn a_full_binlog_disk_stops_nothing_for_good() {
 fn a_full_disk_at_a_rotation_loses_nothing() {
     const ROTATE: &str = "FLUSH BINARY LOGS";
     let mut case = Case::new("a_full_disk_at_a_rotation_loses_nothing");
-    let disk = SmallDisk::mount(case.scratch.path("small"));
+    let disk = small_disk(&case);
     let options = on(&disk);
     case.d.start(&[&options]);
     case.make_tables();
