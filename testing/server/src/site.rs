@@ -5,7 +5,7 @@ use crate::scratch::{install, prefix, Scratch};
 use crate::wait_until;
 use sluice_rig::client::{Answer, Client, Fault};
 use sluice_rig::server::{last_lines, Binlog, Launch, Prefix, Server};
-use sluice_rig::tool::{run, Ended};
+use sluice_rig::tool::{run, signal, Ended};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -79,6 +79,28 @@ impl Site {
 
     pub fn socket(&self) -> PathBuf {
         self.launch.socket()
+    }
+
+    /// The process of the server that runs.
+    #[track_caller]
+    pub fn pid(&self) -> u32 {
+        let text = std::fs::read_to_string(self.data("../pid")).expect("a server that runs");
+        text.trim().parse().expect("a number")
+    }
+
+    /// Nothing of the server runs while `look` does: a signal stops it before.
+    #[track_caller]
+    pub fn frozen<T>(&self, look: impl FnOnce() -> T) -> T {
+        let pid = self.pid();
+        signal("STOP", pid);
+        let is_stopped = || {
+            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("a process");
+            stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))
+        };
+        wait_until("a server that stands still", is_stopped);
+        let found = look();
+        signal("CONT", pid);
+        found
     }
 
     fn try_start(&mut self, options: &[&str]) -> io::Result<()> {

@@ -2,9 +2,8 @@
 //! a signal while they are copied, so no call of it comes between two files.
 
 use crate::case::{transaction, Case, TABLES, WRITERS};
-use sluice_rig::tool::{run, signal};
+use sluice_rig::tool::run;
 use sluice_server_tests::site::Site;
-use sluice_server_tests::wait_until;
 use sluice_server_tests::writer::Writers;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,20 +13,12 @@ use std::time::Duration;
 /// Answers that were on their way when the server was stopped arrive meanwhile.
 const ON_THEIR_WAY: Duration = Duration::from_millis(300);
 
-/// Nothing of the server runs while `copy` does.
+/// Copies while nothing of the server runs.
 fn frozen<T>(site: &Site, copy: impl FnOnce() -> T) -> T {
-    let pid = fs::read_to_string(site.data("../pid")).expect("a server that runs");
-    let pid: u32 = pid.trim().parse().expect("a number");
-    signal("STOP", pid);
-    let is_stopped = || {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("a process");
-        stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))
-    };
-    wait_until("a server that stands still", is_stopped);
-    std::thread::sleep(ON_THEIR_WAY);
-    let copied = copy();
-    signal("CONT", pid);
-    copied
+    site.frozen(|| {
+        std::thread::sleep(ON_THEIR_WAY);
+        copy()
+    })
 }
 
 fn copy(from: &Path, to: &Path) {

@@ -3,6 +3,8 @@
 //!
 //! `cargo test --release --workspace --test encryption [NAME]`, after `make build`.
 
+mod plaintext;
+
 use sluice_rig::tool::{is_silent_about, run, says};
 use sluice_server_tests::scratch::Scratch;
 use sluice_server_tests::site::Site;
