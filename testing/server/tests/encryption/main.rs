@@ -5,9 +5,10 @@
 
 mod plaintext;
 
-use sluice_rig::tool::{is_silent_about, run, says};
+use sluice_rig::tool::{is_silent_about, run, says, spawn, wait};
 use sluice_server_tests::scratch::Scratch;
 use sluice_server_tests::site::Site;
+use sluice_server_tests::wait_until;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -424,6 +425,46 @@ fn a_backup_under_versions_of_a_key_is_restored() {
     assert_eq!(sum(&site), before);
     assert_eq!(case.with_needle(&site.data("sluice"), NEEDLE), Vec::<String>::new());
     site.stop();
+}
+
+/// What is written meanwhile is under the new version. Pages are written anew after the backup.
+#[test]
+fn a_backup_during_a_rotation_is_restored() {
+    let mut case = Case::new("backup_in_rotation");
+    fs::write(&case.keys, DEBUG_KEYS).expect("a file of keys");
+    let (load, encrypt) = ("--plugin-load-add=debug_key_management", "--sluice-encrypt=ON");
+    let plain = ["--sluice-compression=none", "--sluice-log-compression=none"];
+    case.d.start(&[load, "--debug-key-management-version=3", encrypt, plain[0], plain[1]]);
+    case.write();
+    case.roll_back_prepared();
+    let to = case.scratch.path("copy");
+    let address = format!("mysql://root@localhost/?socket={}", case.d.socket().display());
+    let keys = format!("--key-file={}", case.keys.display());
+    let mut command = case.program();
+    command
+        .args(["backup", &address, "--only-sluice", "--rate-mib=2", "--no-verify", "--to"])
+        .arg(&to);
+    let mut backup = spawn(&mut command);
+    wait_until("a backup under way", || case.d.status("Sluice_backup_state") == 1);
+    case.d.run(&["SET GLOBAL debug_key_management_version = 7", "FLUSH ENGINE LOGS"]);
+    wait_until("the new version", || case.status("key_version") == "7");
+    case.d.run(&["UPDATE w.t SET b = 'newer' WHERE a BETWEEN 2000 AND 2900"]);
+    assert_eq!(case.status("rewritten_pages"), "0");
+    assert_eq!(case.d.status("Sluice_backup_state"), 1, "the copy ended before the rotation");
+    let before = case.sum();
+    assert!(backup.try_wait().expect("a child").is_none());
+    wait(backup).ok();
+    let mut site = Site::new(&case.scratch, "r", "Sluice", &SMALL);
+    fs::remove_dir_all(site.data("")).expect("an installation that nobody needs");
+    let mut restore = case.program();
+    restore.args(["restore", "--from"]).arg(&to).arg("--to").arg(site.data(""));
+    run(restore.arg(&keys)).ok();
+    site.start(&[load, "--debug-key-management-version=7", encrypt]);
+    assert_eq!(sum(&site), before);
+    assert_eq!(site.rows("CHECK TABLE w.t EXTENDED")[0][3], "OK");
+    assert_eq!(case.with_needle(&site.data("sluice"), NEEDLE), Vec::<String>::new());
+    site.stop();
+    case.d.stop();
 }
 
 #[test]
