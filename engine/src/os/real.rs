@@ -198,12 +198,15 @@ impl File for RealFile {
             match n {
                 0 => return Err(self.write_error(io::ErrorKind::WriteZero.into())),
                 1.. => done += n as usize,
-                _ => {
-                    let error = io::Error::last_os_error();
-                    if error.kind() != io::ErrorKind::Interrupted {
-                        return Err(self.write_error(error));
+                _ => match io::Error::last_os_error() {
+                    error if error.kind() == io::ErrorKind::Interrupted => {}
+                    // A sandbox or an emulator that does not know the call.
+                    error if is_unsupported(&error) => {
+                        self.write_at(&buf[done..], offset + done as u64)?;
+                        return self.sync();
                     }
-                }
+                    error => return Err(self.write_error(error)),
+                },
             }
         }
         Ok(())
