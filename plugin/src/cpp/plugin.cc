@@ -311,6 +311,8 @@ static void keep_replica_positions_here()
 
 int sluice_plugin_start(void *hton)
 {
+  if (!sluice_fits_server())
+    return 1;
   if (sluice_binlog_wants_retry())
     return HA_ERR_RETRY_INIT;
   static char data_dir[FN_REFLEN];

@@ -3,6 +3,10 @@
   the server when it is loaded.
 */
 #include "ha_sluice.h"
+#include "hton.h"
+#include "log.h"
+#include <dlfcn.h>
+#include <link.h>
 
 static constexpr bool is_known(const Sluice_layout &found)
 {
@@ -43,6 +47,56 @@ template struct Line<MYSQL_VERSION_ID, sizeof(handlerton), sizeof(handler), size
 extern char sluice_built_for[];
 char sluice_built_for[]= "SLUICE_BUILT_FOR=" MYSQL_SERVER_VERSION;
 
+/*
+  A server of the same release that was compiled with other options may have other layouts: it loads
+  the plugin, which then damages memory. scripts/install-plugin asks the same of the server's program.
+  Not const: a test replaces the sizes.
+*/
+struct Sluice_sizes
+{
+  char name[16];
+  size_t thd, binlog;
+};
+extern Sluice_sizes sluice_sizes;
+Sluice_sizes sluice_sizes= {"SLUICE_SIZES_OF", sizeof(THD), sizeof(MYSQL_BIN_LOG)};
+
+/* The size of what the server's symbol at this place names; 0: it has no symbol there. */
+static size_t size_at(const void *place)
+{
+  Dl_info where;
+  const ElfW(Sym) *symbol= nullptr;
+  if (!place || !dladdr1(place, &where, (void **) &symbol, RTLD_DL_SYMENT) || !symbol || where.dli_saddr != place)
+    return 0;
+  return symbol->st_size;
+}
+
+/* Does this server give so many bytes to a new THD? The function has them as a number, for %esi or %edi. */
+static bool makes_thd_of(size_t bytes)
+{
+  const auto *code= static_cast<const uchar *>(dlsym(RTLD_DEFAULT, "_Z21create_background_thdv"));
+  const size_t length= size_at(code);
+  for (size_t at= 0; at + 5 <= length; at++)
+    if ((code[at] == 0xbe || code[at] == 0xbf) && uint4korr(code + at + 1) == bytes)
+      return true;
+  return false;
+}
+
+static bool fits;
+
+bool sluice_fits_server() { return fits; }
+
+static void compare_layouts(const char *running)
+{
+  const size_t binlog= size_at(&mysql_bin_log);
+  fits= binlog == sluice_sizes.binlog && makes_thd_of(sluice_sizes.thd);
+  if (!fits)
+    sql_print_error("Sluice: this server, %s, was compiled with other options than the one that ha_sluice.so was "
+                    "built for (MYSQL_BIN_LOG has %zu bytes, %zu in the plugin; THD has %s%zu): it is refused. Build "
+                    "the plugin for this server, or install that server: see docs/install.md",
+                    running, binlog, sluice_sizes.binlog, makes_thd_of(sluice_sizes.thd) ? "" : "not ",
+                    sluice_sizes.thd);
+}
+
 __attribute__((constructor)) static void compare_releases()
 {
   const char *release= strchr(sluice_built_for, '=') + 1;
@@ -51,7 +105,7 @@ __attribute__((constructor)) static void compare_releases()
   set_server_version(running, sizeof running);
   const size_t length= strcspn(release, "-");
   if (!strncmp(running, release, length) && !isdigit(running[length]))
-    return;
+    return compare_layouts(running);
   sql_print_error("Sluice: ha_sluice.so was built for MariaDB %.*s and this server is %s: it is "
                   "refused. Build it for this release: see docs/install.md",
                   int(length), release, running);

@@ -2,6 +2,7 @@
   INFORMATION_SCHEMA.SLUICE_TABLE_WRITES: bytes written for each table, by cause.
 */
 #include "ha_sluice.h"
+#include "hton.h"
 #include "sql_acl.h"
 #include "sql_table.h"
 #include "sql_i_s.h"
@@ -104,6 +105,8 @@ static int fill_table(THD *thd, TABLE_LIST *tables, COND *)
 extern "C" {
 int sluice_plugin_table_writes_start(void *schema_table)
 {
+  if (!sluice_fits_server())
+    return 1;
   static ST_FIELD_INFO columns[]= {
       Show::Column("TABLE_SCHEMA", Show::Varchar(NAME_CHAR_LEN), NULLABLE),
       Show::Column("TABLE_NAME", Show::Varchar(NAME_CHAR_LEN), NOT_NULL),

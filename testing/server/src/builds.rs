@@ -75,6 +75,16 @@ pub fn of_another_release(prefix: &Prefix) -> Vec<u8> {
     plugin
 }
 
+/// The build of an installation as if its server had been compiled with other options: `at` counts the sizes
+/// of plugin/src/cpp/server_release.cc.
+pub fn of_other_layouts(prefix: &Prefix, at: usize) -> Vec<u8> {
+    let mut plugin = fs::read(plugin_of(prefix)).expect("the plugin");
+    let mark = b"SLUICE_SIZES_OF\0";
+    let found = plugin.windows(mark.len()).position(|bytes| bytes == mark).expect("its sizes");
+    plugin[found + mark.len() + 8 * at] ^= 8;
+    plugin
+}
+
 fn replace_all(bytes: &mut [u8], from: &[u8], to: &[u8]) {
     let places: Vec<_> =
         (0..=bytes.len() - from.len()).filter(|&at| bytes[at..].starts_with(from)).collect();

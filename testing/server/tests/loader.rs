@@ -8,7 +8,9 @@ use sluice_rig::server::Prefix;
 use sluice_rig::suite::{self, skip};
 use sluice_rig::tests;
 use sluice_rig::tool::{checkout, run, says};
-use sluice_server_tests::builds::{of_another_release, plugin_of, release_of, Builds};
+use sluice_server_tests::builds::{
+    of_another_release, of_other_layouts, plugin_of, release_of, Builds,
+};
 use sluice_server_tests::scratch::{prefix, Scratch};
 use sluice_server_tests::site::Site;
 use std::fs;
@@ -32,6 +34,7 @@ fn main() -> ExitCode {
         a_damaged_build_is_refused,
         another_library_is_refused,
         a_build_of_another_release_is_refused,
+        a_server_with_other_layouts_is_refused,
         is_installed_once_the_build_is_there,
         is_closed_and_opened_again,
         one_directory_serves_two_releases,
@@ -217,6 +220,15 @@ fn a_build_of_another_release_is_refused(w: &mut World) {
     let wanted =
         format!("was built for MariaDB {}", w.release.rsplit_once('.').expect("numbers").0);
     w.refuses(&builds, &[&wanted, &format!("and this server is {}", w.release)]);
+}
+
+/// Of the same release, compiled with other options.
+fn a_server_with_other_layouts_is_refused(w: &mut World) {
+    for (at, size) in [(0, "; THD has not "), (1, "MYSQL_BIN_LOG has ")] {
+        let builds = w.builds();
+        builds.put(&w.release, &of_other_layouts(&w.prefix, at));
+        w.refuses(&builds, &["was compiled with other options than the one that", size]);
+    }
 }
 
 /// Without a restart between.
