@@ -28,6 +28,12 @@ const SOURCES: [&str; 14] = [
 ];
 
 fn main() {
+    let architecture = env::var("CARGO_CFG_TARGET_ARCH").expect("set by cargo");
+    if architecture != "x86_64" {
+        // The layouts in server_compat.h are those of x86-64.
+        eprintln!("ha_sluice: this build is for {architecture}: Sluice runs on x86-64 only");
+        process::exit(1);
+    }
     let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("set by cargo"));
     let workspace = root.parent().expect("plugin/ is in the workspace");
     let prefix = env::var_os("SLUICE_PREFIX").map_or(workspace.join(".prefix"), PathBuf::from);

@@ -15,7 +15,9 @@ SERVER_LIBRARIES=(libaio1 libcrypt1 libgcc-s1 libncurses6 libnuma1 libpcre2-8-0 
 check_debian() {
   { have apt-get && have dpkg; } ||
     die "this is not a Debian-like system (no apt-get): use Debian 12, or a container of it"
-  local codename
+  local codename architecture
+  architecture=$(dpkg --print-architecture)
+  [[ $architecture == amd64 ]] || die "this system is $architecture: Sluice runs on x86-64 (amd64) only"
   codename=$(. /etc/os-release && printf '%s' "${VERSION_CODENAME:-unknown}")
   [[ $codename == "$SUITE" ]] ||
     die "the server's packages are built for Debian 12 ($SUITE), this system is '$codename': use a container of Debian 12"

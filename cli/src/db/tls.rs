@@ -70,7 +70,7 @@ impl Tls {
     pub(super) fn options(&self) -> Result<SslOpts> {
         if !graviola::util::is_cpu_supported() {
             return Err(
-                "TLS needs a processor with AES and AVX2 instructions (x86-64), or AES and SHA2 \
+                "TLS needs a processor with AES, AVX2 and ADX instructions (x86-64), or AES and SHA2 \
                         (ARM): use a tunnel, such as ssh -L"
                     .to_string(),
             );
