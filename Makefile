@@ -14,10 +14,10 @@ TOOLS := $(TARGET)/release
 
 # Another server than the default, a release or a series: a prefix of its own, the same target directory.
 SERVER ?=
-# Packages have a build for each known release of a series. Their tests begin with the prefix of the newest.
-ifneq ($(filter deb test-deb,$(MAKECMDGOALS)),)
-export DEB_RELEASES := $(shell scripts/known-releases $(SERVER))
-override SERVER := $(lastword $(DEB_RELEASES))
+# Packages and tarballs have a build for each known release of a series. Their tests begin with the prefix of the newest.
+ifneq ($(filter deb test-deb tarball,$(MAKECMDGOALS)),)
+export PACK_RELEASES := $(shell scripts/known-releases $(SERVER))
+override SERVER := $(lastword $(PACK_RELEASES))
 endif
 ifneq ($(SERVER),)
 export SLUICE_MARIADB_VERSION := $(SERVER)
@@ -45,7 +45,7 @@ BENCH_FLAGS = $(foreach v,$(BENCH_LISTS),$(if $($v),$(call option,$v) '$(call li
 kind = $(if $(KIND),$(or $(filter $(KIND),$2),$(error make $1 has no KIND=$(KIND): $2)),$(firstword $2))
 
 .DEFAULT_GOAL := build
-.PHONY: build built test check demo bench sim diff isolation crash kill9 powercut mtr fuzz deb test-deb clean help
+.PHONY: build built test check demo bench sim diff isolation crash kill9 powercut mtr fuzz deb test-deb tarball clean help
 
 build: ## private MariaDB, workspace, plugin; KIND=myrocks fetches MyRocks for `bench`
 	@$(build-$(call kind,build,all myrocks))
@@ -123,6 +123,11 @@ deb: ## Debian packages below target/deb, for SERVER; KIND=test: in a clean root
 	@$(deb-$(call kind,deb,build test))
 deb-build = scripts/deb
 deb-test = scripts/deb && ONLY=deb scripts/test
+
+tarball: ## for other distributions: target/sluice-*.tar.xz, for SERVER; KIND=test: unpacked beside a server
+	@$(tarball-$(call kind,tarball,build test))
+tarball-build = scripts/tarball
+tarball-test = scripts/tarball && PACK_COMPILED="$(abspath $(TARGET))/deb/cargo" ONLY=tarball scripts/test
 
 # Short for deb KIND=test
 test-deb:

@@ -14,11 +14,12 @@ type TestStep = (&'static str, &'static str);
 
 /// Name and command line. TOOLS is the directory of the programs that the build makes; SERVERS runs a test of
 /// testing/server, on real servers.
-const STEPS: [TestStep; 29] = [
+const STEPS: [TestStep; 30] = [
     ("cargo-test", "cargo test --workspace --release --locked --no-fail-fast"),
     ("simulation", "cargo test --release --locked -p sluice-sim --features sim"),
     ("server", "$SERVERS server"),
     ("loader", "$SERVERS loader"),
+    ("tarball", "$SERVERS tarball"),
     ("damage", "$SERVERS damage"),
     ("formats", "$SERVERS formats -- --skip keep_the_newest_format"),
     ("backup", "$SERVERS backup -- --test-threads=2"),

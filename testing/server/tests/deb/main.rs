@@ -265,7 +265,8 @@ fn is_upgraded_from_an_older_version(w: &mut World) {
     w.without_tables();
     w.root.apt("purge mariadb-plugin-sluice sluice-tools").ok();
     let older = w.tool.work.join("older");
-    run(w.pack(&older).env("DEB_VERSION", "0.0.9").env("DEB_COMPILED", "1")).ok();
+    let compiled = w.packages.with_file_name("cargo");
+    run(w.pack(&older).env("PACK_VERSION", "0.0.9").env("PACK_COMPILED", compiled)).ok();
     w.bring(&older, "older");
     w.root.apt("install /srv/older/*.deb").ok();
     says("0.0.9", &w.version());
@@ -354,7 +355,7 @@ fn equal_sources_give_equal_bytes(w: &mut World) {
     let commit =
         run(Command::new("git").args(["log", "-1", "--format=%ct"]).current_dir(checkout())).ok();
     let mut build = w.pack(&again);
-    build.current_dir(&elsewhere).env("DEB_VERSION", w.built_version());
+    build.current_dir(&elsewhere).env("PACK_VERSION", w.built_version());
     build
         .env("SOURCE_DATE_EPOCH", commit.trim())
         .env("CARGO_TARGET_DIR", w.tool.work.join("target"));

@@ -28,7 +28,7 @@ version=$(sed -n 's/^MARIADB_VERSION=//p' "$SLUICE_PREFIX/build.env")
 suite=$(suite_of "${version%.*}")
 ensure_packages mmdebstrap dpkg-dev 1>&2
 printf '%s\n' "$suite" "$SLUICE_CACHE"
-for release in ${DEB_RELEASES:-$(scripts/known-releases "${version%.*}")}; do
+for release in ${PACK_RELEASES:-$(scripts/known-releases "${version%.*}")}; do
   printf 'server %s %s\n' "$release" "$(sed -n 's/^package=//p' "$(prefix_of "$release" "$CHECKOUT")/READY")"
 done
 { source_lines "$SUITE" "$suite" && source_lines "$SUITE-security" "$suite-security"; } | grep -v ^deb-src

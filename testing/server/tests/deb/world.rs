@@ -46,17 +46,18 @@ impl World {
     pub fn pack(&self, into: &Path) -> Command {
         let mut command = Command::new("bash");
         command.args(["scripts/deb"]).current_dir(checkout());
-        command.env("DEB_OUT", into).env("DEB_PREFIXES", checkout());
+        command.env("PACK_OUT", into).env("PACK_PREFIXES", checkout());
         let releases = self.distribution.releases();
-        command.env("DEB_RELEASES", releases.join(" "));
+        command.env("PACK_RELEASES", releases.join(" "));
         command
     }
 
-    /// The version of the packages that are tested.
+    /// The version of the packages that are tested, without the distribution at its end.
     pub fn built_version(&self) -> String {
         let name = packages_in(&self.packages)[0].clone();
         let name = name.file_name().expect("a name").to_string_lossy().into_owned();
-        name.split('_').nth(1).expect("a version").to_owned()
+        let version = name.split('_').nth(1).expect("a version");
+        version.rsplit_once('~').expect("a distribution").0.to_owned()
     }
 
     /// That of the installed plugin.
