@@ -22,7 +22,7 @@ impl Pool {
         self.bad.list.read().contains_key(&page)
     }
 
-    /// Whether any page was given up. What lies below such a one is to be reached by nobody.
+    /// Whether any page was given up. Nobody may come to the pages below an inner one.
     pub fn has_given_up(&self) -> bool {
         self.bad.any.load(SeqCst)
     }

@@ -19,7 +19,7 @@ use std::process::{Command, ExitCode};
 struct World {
     scratch: Scratch,
     prefix: Prefix,
-    /// What is packed.
+    /// The builds to pack.
     compiled: PathBuf,
     /// Of servers, for which there are builds in it.
     releases: String,

@@ -427,7 +427,7 @@ fn a_backup_under_versions_of_a_key_is_restored() {
     site.stop();
 }
 
-/// What is written meanwhile is under the new version. Pages are written anew after the backup.
+/// Writes beside the backup use the new version. Pages are written anew after it.
 #[test]
 fn a_backup_during_a_rotation_is_restored() {
     let mut case = Case::new("backup_in_rotation");
