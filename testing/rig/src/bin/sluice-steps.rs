@@ -8,7 +8,8 @@
 use sluice_rig::place::target_dir;
 use sluice_rig::tool::checkout;
 use std::fs;
-use std::process::{Command, ExitCode};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitCode, Stdio};
 
 type TestStep = (&'static str, &'static str);
 
@@ -23,7 +24,7 @@ const STEPS: [TestStep; 30] = [
     ("damage", "$SERVERS damage"),
     ("formats", "$SERVERS formats -- --skip keep_the_newest_format"),
     ("backup", "$SERVERS backup -- --test-threads=2"),
-    ("encryption", "$SERVERS encryption -- --test-threads=2"),
+    ("encryption", "$SERVERS encryption -- --test-threads=4"),
     ("types", "\"$TOOLS/sluice-diff\" types --quick"),
     ("isolation", "\"$TOOLS/sluice-isolation\" all --histories 4 --seconds 8"),
     ("diff-cases", "\"$TOOLS/sluice-diff\" replay"),
@@ -65,11 +66,14 @@ const NEXT_SERIES: [TestStep; 4] = [
     ),
 ];
 
+/// Steps that wait more than they work, each with the step that it runs beside. None of them measures time.
+const BESIDE: [(&str, &str); 2] = [("presets", "backup"), ("encryption", "mtr")];
+
 /// In a clean root of Debian. Only by its name: `make test-deb`.
 const DEB: TestStep = ("deb", "$SERVERS deb");
 
 /// Two rounds with the binlog in the log, two without it, two with the server syncing it; always the same
-/// seed. It builds for the default server again.
+/// seed.
 const POWERCUT: TestStep = (
     "powercut",
     "make --no-print-directory crash KIND=powercut SEED=1 ROUNDS=\"${POWERCUT_ROUNDS:-6}\" \
@@ -135,13 +139,13 @@ impl Run {
         for step in STEPS {
             self.step(step)?;
         }
+        self.step(POWERCUT)?;
         if std::env::var_os("SLUICE_MARIADB_VERSION").is_none_or(|version| version.is_empty()) {
             self.next_series()?;
         }
         if !self.wanted.is_empty() {
             self.step(DEB)?;
         }
-        self.step(POWERCUT)?;
         match self.wanted.iter().find(|name| !self.ran.contains(&name.as_str())) {
             Some(name) => Err(format!("no step {name}")),
             None => Ok(()),
@@ -178,40 +182,95 @@ impl Run {
     }
 
     fn step(&mut self, step: TestStep) -> Result<(), String> {
-        let (name, line) = step;
-        if !self.is_wanted(&step) {
+        if !self.is_wanted(&step) || self.runs_beside(step.0) {
             return Ok(());
         }
+        let beside = BESIDE.iter().find(|(_, main)| *main == step.0).map(|(name, _)| name);
+        let other = STEPS.into_iter().find(|other| Some(&other.0) == beside);
+        let other = other.filter(|other| self.is_wanted(other));
+        let of = |step: TestStep| move |error| format!("step {}: {error}", step.0);
+        let started = other.map(|other| Started::new(other).map_err(of(other))).transpose()?;
+        println!("\n=== {}: {}", step.0, step.1);
+        let ended = run(step).map_err(of(step));
+        // Also if this one could not run.
+        let other = other.zip(started).map(|(other, started)| (other, started.show()));
+        let (is_good, log) = ended?;
+        self.add(step.0, is_good, &log);
+        if let Some((other, ended)) = other {
+            let (is_good, log) = ended.map_err(of(other))?;
+            self.add(other.0, is_good, &log);
+        }
+        Ok(())
+    }
+
+    /// Whether the step has its turn with another one that is wanted.
+    fn runs_beside(&self, name: &str) -> bool {
+        let main = BESIDE.iter().find(|(beside, _)| *beside == name).map(|(_, main)| main);
+        STEPS.iter().any(|step| Some(&step.0) == main && self.is_wanted(step))
+    }
+
+    fn add(&mut self, name: &'static str, is_good: bool, log: &str) {
         self.ran.push(name);
-        println!("\n=== {name}: {line}");
-        let (is_good, log) = run(name, line).map_err(|error| format!("step {name}: {error}"))?;
-        let mut count = Count::of(&log);
+        let mut count = Count::of(log);
         if !is_good && count.failed == 0 {
             // Such as a test binary that crashed.
             println!("sluice-steps: error: step {name} failed without a failed test");
             count.failed = 1;
         }
         if count.failed > 0 {
-            self.failures.push((name, reasons(&log)));
+            self.failures.push((name, reasons(log)));
         }
         self.count.passed += count.passed;
         self.count.failed += count.failed;
         self.count.skipped += count.skipped;
-        Ok(())
     }
 }
 
-/// Runs a command line; its output goes to the terminal and to the step's log. Whether it was successful,
-/// and the log.
-fn run(name: &str, line: &str) -> std::io::Result<(bool, String)> {
-    let logs = target_dir().join("test");
-    fs::create_dir_all(&logs)?;
-    let log = logs.join(format!("{name}.log"));
+/// Whether a step was successful, and its log.
+type Ended = std::io::Result<(bool, String)>;
+
+/// A step that runs beside another one; its output is shown at its end.
+struct Started {
+    step: TestStep,
+    child: Child,
+}
+
+impl Started {
+    fn new(step: TestStep) -> std::io::Result<Started> {
+        Ok(Started { step, child: command(step)?.stdout(Stdio::null()).spawn()? })
+    }
+
+    fn show(mut self) -> Ended {
+        let is_good = self.child.wait()?.success();
+        let (name, line) = self.step;
+        let log = read_log(name)?;
+        println!("\n=== {name}, beside the step above: {line}\n{log}");
+        Ok((is_good, log))
+    }
+}
+
+/// Runs a step; its output goes to the terminal as well.
+fn run(step: TestStep) -> Ended {
+    let is_good = command(step)?.status()?.success();
+    Ok((is_good, read_log(step.0)?))
+}
+
+/// A shell with the command line, whose output goes to the step's log and on.
+fn command((name, line): TestStep) -> std::io::Result<Command> {
+    let log = log_of(name);
+    fs::create_dir_all(log.parent().unwrap_or(&log))?;
     let mut shell = Command::new("bash");
     shell.args(["-o", "pipefail", "-c", &format!("{{ {line}; }} 2>&1 | tee \"$0\"")]).arg(&log);
     shell.current_dir(checkout()).envs(WORDS).env("TOOLS", target_dir().join("release"));
-    let is_good = shell.status()?.success();
-    Ok((is_good, String::from_utf8_lossy(&fs::read(&log)?).into_owned()))
+    Ok(shell)
+}
+
+fn read_log(name: &str) -> std::io::Result<String> {
+    Ok(String::from_utf8_lossy(&fs::read(log_of(name))?).into_owned())
+}
+
+fn log_of(name: &str) -> PathBuf {
+    target_dir().join("test").join(format!("{name}.log"))
 }
 
 /// The lines of a step's log that say why it failed: a test's name, a panic and the line after it, our own
@@ -276,6 +335,22 @@ mod tests {
         let wanted = [1, 2, 3, 5, 6].map(|at| log.lines().nth(at).expect("a line"));
         assert_eq!(reasons(log), wanted);
         assert_eq!(reasons(&"test bad ... FAILED\n".repeat(100)).len(), REASONS_MAX);
+    }
+
+    #[test]
+    fn a_step_runs_beside_another_one_or_in_its_own_turn() {
+        let place = |name| STEPS.iter().position(|step| step.0 == name).expect("a step");
+        let mains = || BESIDE.iter().map(|(_, main)| place(*main));
+        assert!(mains().all(|main| mains().filter(|other| *other == main).count() == 1));
+        assert!(BESIDE.iter().all(|(beside, _)| !mains().any(|main| main == place(*beside))));
+        let run = |wanted: &[&str]| Run {
+            wanted: wanted.iter().map(|&name| name.into()).collect(),
+            ..Run::default()
+        };
+        assert!(run(&[]).runs_beside("presets"));
+        assert!(run(&["presets", "backup"]).runs_beside("presets"));
+        assert!(!run(&["presets"]).runs_beside("presets"));
+        assert!(!run(&[]).runs_beside("backup"));
     }
 
     #[test]
