@@ -102,6 +102,12 @@ impl DirtyPages {
         old.map(|&(_, page)| page).filter(|&page| wanted(page)).take(limit).collect()
     }
 
+    /// Pages of the nth part that are dirty from `from` on and from before `to`.
+    pub fn count_between(&self, n: usize, from: Lsn, to: Lsn) -> usize {
+        let (from, to) = ((from.0, PageId::ZERO), (to.0, PageId::ZERO));
+        self.nth(n).lock().range(from..to).count()
+    }
+
     /// Whether the nth part lists these frames, as far as they are dirty, and no other.
     pub fn lists<'a>(
         &self,

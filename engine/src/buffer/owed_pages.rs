@@ -54,6 +54,11 @@ impl OwedPages {
         }
     }
 
+    /// Pages whose redo begins at `from` or later, and before `to`.
+    pub fn count_between(&self, from: Lsn, to: Lsn) -> usize {
+        self.by_age.range((from, PageId::ZERO)..(to, PageId::ZERO)).count()
+    }
+
     pub fn trees(&self) -> impl Iterator<Item = TreeId> + '_ {
         self.pages.values().map(|owed| owed.tree)
     }

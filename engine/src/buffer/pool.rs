@@ -53,8 +53,9 @@ pub struct PoolStats {
     pub frames: u64,
     #[cfg(test)]
     pub free: u64,
-    /// Pages written back.
+    /// Pages written back, and those of them whose changes were old.
     pub writebacks: u64,
+    pub old_writebacks: u64,
     /// Misses that found no clean victim and wrote pages back themselves.
     pub inline_writebacks: u64,
     /// Frames allocated over the capacity, because everything else was in use.
@@ -71,6 +72,7 @@ pub(super) struct Counters {
     pub passed: AtomicU64,
     pub read_ahead: AtomicU64,
     pub writebacks: AtomicU64,
+    pub old_writebacks: AtomicU64,
     pub inline_writebacks: AtomicU64,
     pub overcommits: AtomicU64,
     pub waits: AtomicU64,
@@ -260,6 +262,24 @@ impl Pool {
         Lsn(lowest)
     }
 
+    /// For each of these positions, in order, how many pages' redo begins before it, without those that are
+    /// being written.
+    pub fn count_before(&self, positions: &[Lsn]) -> Vec<u64> {
+        let mut counts = vec![0; positions.len()];
+        for n in 0..SHARDS {
+            let shard = self.table.nth(n);
+            let (mut from, mut before) = (Lsn::ZERO, 0);
+            for (count, &to) in counts.iter_mut().zip(positions) {
+                let to = to.max(from);
+                before +=
+                    self.dirty.count_between(n, from, to) + shard.owed.count_between(from, to);
+                *count += before as u64;
+                from = to;
+            }
+        }
+        counts
+    }
+
     /// Whether the list of dirty pages is what the frames of the nth shard say.
     pub(super) fn lists_all_dirty(&self, n: usize, shard: &Shard) -> bool {
         let metas = shard.slots.iter().map(|slot| &slot.meta);
@@ -320,6 +340,7 @@ impl Pool {
             #[cfg(test)]
             free: self.free.lock().len() as u64,
             writebacks: counters.writebacks.load(Relaxed),
+            old_writebacks: counters.old_writebacks.load(Relaxed),
             inline_writebacks: counters.inline_writebacks.load(Relaxed),
             overcommits: counters.overcommits.load(Relaxed),
             waits: counters.waits.load(Relaxed),

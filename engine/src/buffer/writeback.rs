@@ -235,6 +235,9 @@ impl Pool {
         }
         let pages = copied.len() - unwritten.len();
         self.counters.writebacks.fetch_add(pages as u64, Relaxed);
+        if patience == Patience::Wait {
+            self.counters.old_writebacks.fetch_add(pages as u64, Relaxed);
+        }
         let refused = (!unwritten.is_empty()).then(|| unwritten.swap_remove(0).1);
         Ok(Written { pages: pages + unwanted, refused })
     }

@@ -1,6 +1,7 @@
 //! Where the checkpoints of an engine stand (`checkpoint` makes them).
 
 use super::pace::Pace;
+use super::window::Leaving;
 use crate::base::Lsn;
 use crate::os::rank::Rank;
 use crate::os::sync::{condition, Condvar, Mutex, Ranked};
@@ -34,8 +35,7 @@ pub(crate) struct Checkpoints {
     pub records: AtomicU64,
     pub log_end: AtomicU64,
     pub pace: Mutex<Pace>,
-    /// Pages from before this position left the redo window.
-    pub aged_to: AtomicU64,
+    pub leaving: Mutex<Leaving>,
     /// Held for a moment at the end of each, before `room_made` is told.
     pub done: Mutex<()>,
     pub room_made: Condvar,
@@ -52,7 +52,7 @@ impl Checkpoints {
             records: AtomicU64::new(0),
             log_end: AtomicU64::new(0),
             pace: Mutex::ranked(Rank::Pace, Pace::default()),
-            aged_to: AtomicU64::new(0),
+            leaving: Mutex::ranked(Rank::Leaving, Leaving::default()),
             done: Mutex::ranked(Rank::CheckpointDone, ()),
             room_made: condition(Rank::LogRoomWait),
         }

@@ -275,9 +275,14 @@ impl Engine {
     /// Bytes of the log's files that redo would read now; but where packing has made them very few, a part of
     /// the bytes as they are in memory, by which the time of a restart goes.
     pub(crate) fn redo_bytes(&self) -> u64 {
-        let bytes = |end: u64, from: &AtomicU64| end.saturating_sub(from.load(Ordering::Relaxed));
-        let in_files = bytes(self.wal.end_place().0, &self.checkpoints.redo_place);
-        in_files.max(bytes(self.wal.end().0, &self.checkpoints.redo_from) / UNPACKED_TIMES)
+        let (place, lsn) = (&self.checkpoints.redo_place, &self.checkpoints.redo_from);
+        self.redo_bytes_since((place.load(Ordering::Relaxed), lsn.load(Ordering::Relaxed)))
+    }
+
+    /// How much redo has become longer since the log ended at this place and position.
+    pub(crate) fn redo_bytes_since(&self, (place, lsn): (u64, u64)) -> u64 {
+        let in_files = self.wal.end_place().0.saturating_sub(place);
+        in_files.max(self.wal.end().0.saturating_sub(lsn) / UNPACKED_TIMES)
     }
 
     /// From where on redo would be `bytes`.
@@ -289,7 +294,13 @@ impl Engine {
     pub(crate) fn pace_point(&self) -> Point {
         let pool = self.pool.stats();
         let (log_end, made) = (self.wal.end().0, self.env.next_page().0);
-        Point { log_end, dirtied: pool.dirty + pool.owed_pages + pool.writebacks, made }
+        let dirty = pool.dirty + pool.owed_pages;
+        Point {
+            log_end,
+            dirty,
+            dirtied: dirty + pool.writebacks.saturating_sub(pool.old_writebacks),
+            made,
+        }
     }
 
     pub(crate) fn check_running(&self) -> Result<()> {

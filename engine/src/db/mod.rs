@@ -49,6 +49,7 @@ mod tables;
 mod tests;
 mod unreadable;
 mod upkeep;
+mod window;
 mod workers;
 mod writes;
 

@@ -101,6 +101,8 @@ ranks! {
     Prepared,
     DroppedTrees,
     Pace,
+    /// `db`: the pages that leave the redo window.
+    Leaving,
     CheckpointState,
     CheckpointDone,
     ReportedDamage,

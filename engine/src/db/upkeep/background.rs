@@ -12,15 +12,9 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-/// A checkpoint starts when redo would read this share of the log's capacity.
-const CHECKPOINT_PERCENT: u64 = 40;
-/// The redo window: while most pages are not in memory, those whose redo begins further back than
-/// this share are written as they leave it, by steps of so much log. A checkpoint then has little to
-/// write, and starts at the second share.
-const WINDOW_PERCENT: u64 = 85;
-const WINDOW_CHECKPOINT_PERCENT: u64 = 93;
-const WINDOW_STEP_BYTES: u64 = if SIMULATED { 4 << 10 } else { 1 << 20 };
-const WINDOW_STEP_PAGES: usize = 64;
+/// A checkpoint starts when redo would read this share of the log's capacity. Pages that have left the redo
+/// window by then are written.
+const CHECKPOINT_PERCENT: u64 = 93;
 /// GC copies in pieces of this size and rests in between, the less the more there is to collect.
 pub(super) const GC_STEP_BYTES: u64 = 1 << 20;
 const GC_REST_MAX: Duration = Duration::from_millis(100);
@@ -43,8 +37,7 @@ const EVICT_STEP_PAGES: usize = 64;
 /// Scans ring when there is something to read ahead.
 const READ_IDLE: Duration = Duration::from_secs(3600);
 const IDLE_CHECKPOINT: Duration = Duration::from_secs(30);
-/// Less log than this between two checkpoints of an idle engine: pages that owe changes are written
-/// as well.
+/// Less log than this between two checkpoints of an idle engine: all pages are written.
 const QUIET_BYTES: u64 = 4 << 20;
 /// Only recovery leaves something to redo.
 const REDO_IDLE: Duration = Duration::from_secs(3600);
@@ -243,16 +236,12 @@ impl Engine {
 
     /// From where on redo is to begin after a checkpoint now, if one is wanted.
     fn wanted_checkpoint(&self) -> Option<Lsn> {
-        let (redo, end, gathers) = (self.redo_bytes(), self.wal.end(), self.pool.gathers());
-        if self.checkpoints.pace.lock().is_free(self.pace_point(), gathers) {
+        let (redo, end) = (self.redo_bytes(), self.wal.end());
+        if self.checkpoints.pace.lock().is_free(self.pace_point(), self.pool.gathers()) {
             return Some(end);
         }
-        let (percent, from) = match gathers {
-            true => (WINDOW_CHECKPOINT_PERCENT, self.window_begin()),
-            false => (CHECKPOINT_PERCENT, end),
-        };
-        if redo >= self.log_capacity() / 100 * percent {
-            return Some(from);
+        if redo >= self.log_capacity() / 100 * CHECKPOINT_PERCENT {
+            return Some(self.window_begin());
         }
         // A checkpoint frees log and dead space.
         let is_short = self.is_short_of_room() || self.lease.log_is_full.load(Ordering::Relaxed);
@@ -262,32 +251,13 @@ impl Engine {
         let idle_ns = self.os.now_ns().saturating_sub(self.last_checkpoint_ns());
         let is_due = idle_ns >= IDLE_CHECKPOINT.as_nanos() as u64;
         // While much is logged the window alone bounds redo: images of all would be a burst.
-        let is_quiet = !gathers || self.logged_since_checkpoint() < QUIET_BYTES;
+        let is_quiet = self.logged_since_checkpoint() < QUIET_BYTES;
         let is_of_use = || redo > 0 && self.has_news() || self.checkpoint_needs_old_keys();
-        (is_due && is_of_use()).then_some(if is_quiet { end } else { from })
+        (is_due && is_of_use()).then(|| if is_quiet { end } else { self.window_begin() })
     }
 
-    fn window_begin(&self) -> Lsn {
-        self.redo_point(self.log_capacity() / 100 * WINDOW_PERCENT)
-    }
-
-    /// Writes pages as they leave the redo window.
     fn age_step(&self) -> Result<Next> {
-        let begin = self.window_begin();
-        let done = self.checkpoints.aged_to.load(Ordering::Relaxed);
-        if !self.pool.gathers() || begin.0 < done + WINDOW_STEP_BYTES {
-            return Ok(Next::Idle);
-        }
-        // Deltas would fill a full disk further.
-        let is_done = match self.is_short_of_room() {
-            true => self.write_images_before(begin, WINDOW_STEP_PAGES)?,
-            false => self.renew_before(begin, WINDOW_STEP_PAGES)?,
-        };
-        if !is_done {
-            return Ok(Next::Again);
-        }
-        self.checkpoints.aged_to.store(begin.0, Ordering::Relaxed);
-        Ok(Next::Idle)
+        self.window_step().map(Next::from)
     }
 
     /// Whether anything was logged since the last whole checkpoint but the checkpoint itself.

@@ -10,6 +10,7 @@ mod checkpoint;
 mod disk_room;
 mod rotation;
 mod statistics;
+mod window;
 
 #[cfg(test)]
 pub(super) use background::report;
