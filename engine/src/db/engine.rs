@@ -275,14 +275,15 @@ impl Engine {
     /// Bytes of the log's files that redo would read now; but where packing has made them very few, a part of
     /// the bytes as they are in memory, by which the time of a restart goes.
     pub(crate) fn redo_bytes(&self) -> u64 {
+        let at = |position: &AtomicU64| position.load(Ordering::Relaxed);
         let (place, lsn) = (&self.checkpoints.redo_place, &self.checkpoints.redo_from);
-        self.redo_bytes_since((place.load(Ordering::Relaxed), lsn.load(Ordering::Relaxed)))
+        self.redo_bytes_since(Place(at(place)), Lsn(at(lsn)))
     }
 
-    /// How much redo has become longer since the log ended at this place and position.
-    pub(crate) fn redo_bytes_since(&self, (place, lsn): (u64, u64)) -> u64 {
-        let in_files = self.wal.end_place().0.saturating_sub(place);
-        in_files.max(self.wal.end().0.saturating_sub(lsn) / UNPACKED_TIMES)
+    /// How much longer redo has become since the log ended at this place and position.
+    pub(crate) fn redo_bytes_since(&self, place: Place, lsn: Lsn) -> u64 {
+        let in_files = self.wal.end_place().0.saturating_sub(place.0);
+        in_files.max(self.wal.end().0.saturating_sub(lsn.0) / UNPACKED_TIMES)
     }
 
     /// From where on redo would be `bytes`.

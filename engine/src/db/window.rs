@@ -11,6 +11,7 @@
 //! Only half of the window is looked ahead, so that pages keep gathering changes in the other half.
 
 use crate::base::Lsn;
+use crate::wal::Place;
 
 /// Pieces into which the half that is looked ahead is divided.
 pub(crate) const SLICES: usize = 64;
@@ -78,7 +79,7 @@ impl WindowPlan {
 #[derive(Default)]
 pub(crate) struct Leaving {
     /// With the place and the position at which the log ended when it was made.
-    pub plan: Option<(WindowPlan, (u64, u64))>,
+    pub plan: Option<(WindowPlan, (Place, Lsn))>,
     /// Pages of the plan that have left.
     pub pages: u64,
     /// The redo of all pages began here, or later.

@@ -45,13 +45,13 @@ impl Engine {
 
     /// The pages that are to have left by the plan, after it was made anew if it was over.
     fn pages_due(&self, leaving: &mut Leaving) -> u64 {
-        if let Some((plan, log_end)) = &leaving.plan {
-            let logged_bytes = self.redo_bytes_since(*log_end);
+        if let Some((plan, (place, lsn))) = &leaving.plan {
+            let logged_bytes = self.redo_bytes_since(*place, *lsn);
             if !plan.is_over(logged_bytes) {
                 return plan.pages_due(logged_bytes);
             }
         }
-        let log_end = (self.wal.end_place().0, self.wal.end().0);
+        let log_end = (self.wal.end_place(), self.wal.end());
         (leaving.plan, leaving.pages) = (Some((self.plan(leaving.before), log_end)), 0);
         0
     }

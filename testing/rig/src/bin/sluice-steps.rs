@@ -66,7 +66,8 @@ const NEXT_SERIES: [TestStep; 4] = [
     ),
 ];
 
-/// Steps that wait more than they work, each with the step that it runs beside. None of them measures time.
+/// Steps that wait more than they work, each with the step that it runs beside. None of them fails because work is
+/// slow, but for one test of `backup`: what takes a moment there has two seconds.
 const BESIDE: [(&str, &str); 2] = [("presets", "backup"), ("encryption", "mtr")];
 
 /// In a clean root of Debian. Only by its name: `make test-deb`.
