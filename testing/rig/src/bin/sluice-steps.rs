@@ -24,7 +24,7 @@ const STEPS: [TestStep; 30] = [
     ("damage", "$SERVERS damage"),
     ("formats", "$SERVERS formats -- --skip keep_the_newest_format"),
     ("backup", "$SERVERS backup -- --test-threads=2"),
-    ("encryption", "$SERVERS encryption -- --test-threads=4"),
+    ("presets", "$SERVERS presets"),
     ("types", "\"$TOOLS/sluice-diff\" types --quick"),
     ("isolation", "\"$TOOLS/sluice-isolation\" all --histories 4 --seconds 8"),
     ("diff-cases", "\"$TOOLS/sluice-diff\" replay"),
@@ -39,11 +39,11 @@ const STEPS: [TestStep; 30] = [
     ("diff-sessions-3-4", "\"$TOOLS/sluice-diff\" run $SHORT --sessions 3 --seed 4"),
     ("plans", "\"$TOOLS/sluice-plans\" --scale 0.1 --least 90"),
     ("tools", "$SERVERS tools"),
-    ("presets", "$SERVERS presets"),
     ("advise", "$SERVERS advise"),
     ("binlog", "$SERVERS binlog -- --test-threads=2"),
     ("replicas", "$SERVERS replicas -- --test-threads=2"),
     ("mtr", "scripts/mtr"),
+    ("encryption", "$SERVERS encryption -- --test-threads=4"),
     ("kill9", "make --no-print-directory crash KIND=kill9 ROUNDS=\"${KILL9_ROUNDS:-5}\""),
     // Always the same seed: three finished backups, and three that are ended in other ways.
     (
@@ -66,9 +66,9 @@ const NEXT_SERIES: [TestStep; 4] = [
     ),
 ];
 
-/// Steps that wait more than they work, each with the step that it runs beside. None of them fails because work is
+/// Steps that wait more than they work: each runs beside the one before it. None of them fails because work is
 /// slow, but for one test of `backup`: what takes a moment there has two seconds.
-const BESIDE: [(&str, &str); 2] = [("presets", "backup"), ("encryption", "mtr")];
+const BESIDE: [&str; 2] = ["presets", "encryption"];
 
 /// In a clean root of Debian. Only by its name: `make test-deb`.
 const DEB: TestStep = ("deb", "$SERVERS deb");
@@ -137,15 +137,15 @@ fn main() -> ExitCode {
 
 impl Run {
     fn all(&mut self) -> Result<(), String> {
-        for step in STEPS {
-            self.step(step)?;
+        for steps in STEPS.chunk_by(|_, next| BESIDE.contains(&next.0)) {
+            self.at_once(steps)?;
         }
-        self.step(POWERCUT)?;
+        self.at_once(&[POWERCUT])?;
         if std::env::var_os("SLUICE_MARIADB_VERSION").is_none_or(|version| version.is_empty()) {
             self.next_series()?;
         }
         if !self.wanted.is_empty() {
-            self.step(DEB)?;
+            self.at_once(&[DEB])?;
         }
         match self.wanted.iter().find(|name| !self.ran.contains(&name.as_str())) {
             Some(name) => Err(format!("no step {name}")),
@@ -169,7 +169,7 @@ impl Run {
         let fetched = fetch.status().map_err(|error| format!("scripts/fetch-mariadb: {error}"))?;
         for step in NEXT_SERIES {
             if fetched.code() != Some(NO_RELEASE) {
-                self.step(step)?;
+                self.at_once(&[step])?;
             } else if self.is_wanted(&step) {
                 let name = step.0;
                 println!(
@@ -182,32 +182,25 @@ impl Run {
         Ok(())
     }
 
-    fn step(&mut self, step: TestStep) -> Result<(), String> {
-        if !self.is_wanted(&step) || self.runs_beside(step.0) {
-            return Ok(());
-        }
-        let beside = BESIDE.iter().find(|(_, main)| *main == step.0).map(|(name, _)| name);
-        let other = STEPS.into_iter().find(|other| Some(&other.0) == beside);
-        let other = other.filter(|other| self.is_wanted(other));
+    /// Runs those of the steps that are wanted, all at the same time.
+    fn at_once(&mut self, steps: &[TestStep]) -> Result<(), String> {
         let of = |step: TestStep| move |error| format!("step {}: {error}", step.0);
-        let started = other.map(|other| Started::new(other).map_err(of(other))).transpose()?;
-        println!("\n=== {}: {}", step.0, step.1);
-        let ended = run(step).map_err(of(step));
-        // Also if this one could not run.
-        let other = other.zip(started).map(|(other, started)| (other, started.show()));
+        let mut wanted = steps.iter().copied().filter(|step| self.is_wanted(step));
+        let Some(first) = wanted.next() else { return Ok(()) };
+        let others: Vec<TestStep> = wanted.collect();
+        let started = others.iter().map(|&step| Started::new(step).map_err(of(step)));
+        let started: Vec<Started> = started.collect::<Result<_, _>>()?;
+        println!("\n=== {}: {}", first.0, first.1);
+        let ended = run(first).map_err(of(first));
+        // Also if the first could not run.
+        let others: Vec<_> = started.into_iter().map(|other| (other.step, other.show())).collect();
         let (is_good, log) = ended?;
-        self.add(step.0, is_good, &log);
-        if let Some((other, ended)) = other {
-            let (is_good, log) = ended.map_err(of(other))?;
-            self.add(other.0, is_good, &log);
+        self.add(first.0, is_good, &log);
+        for (step, ended) in others {
+            let (is_good, log) = ended.map_err(of(step))?;
+            self.add(step.0, is_good, &log);
         }
         Ok(())
-    }
-
-    /// Whether the step has its turn with another one that is wanted.
-    fn runs_beside(&self, name: &str) -> bool {
-        let main = BESIDE.iter().find(|(beside, _)| *beside == name).map(|(_, main)| main);
-        STEPS.iter().any(|step| Some(&step.0) == main && self.is_wanted(step))
     }
 
     fn add(&mut self, name: &'static str, is_good: bool, log: &str) {
@@ -339,19 +332,11 @@ mod tests {
     }
 
     #[test]
-    fn a_step_runs_beside_another_one_or_in_its_own_turn() {
-        let place = |name| STEPS.iter().position(|step| step.0 == name).expect("a step");
-        let mains = || BESIDE.iter().map(|(_, main)| place(*main));
-        assert!(mains().all(|main| mains().filter(|other| *other == main).count() == 1));
-        assert!(BESIDE.iter().all(|(beside, _)| !mains().any(|main| main == place(*beside))));
-        let run = |wanted: &[&str]| Run {
-            wanted: wanted.iter().map(|&name| name.into()).collect(),
-            ..Run::default()
-        };
-        assert!(run(&[]).runs_beside("presets"));
-        assert!(run(&["presets", "backup"]).runs_beside("presets"));
-        assert!(!run(&["presets"]).runs_beside("presets"));
-        assert!(!run(&[]).runs_beside("backup"));
+    fn steps_that_run_at_the_same_time_are_next_to_each_other() {
+        let all: Vec<_> = STEPS.chunk_by(|_, next| BESIDE.contains(&next.0)).collect();
+        let of = |name| all.iter().find(|steps| steps[0].0 == name).map(|steps| steps.len());
+        assert_eq!((of("backup"), of("mtr"), of("server")), (Some(2), Some(2), Some(1)));
+        assert!(BESIDE.iter().all(|name| STEPS.iter().any(|step| step.0 == *name)));
     }
 
     #[test]
