@@ -57,7 +57,8 @@ fn commits(threads: u64, flush: bool, run: Duration) {
             scope.spawn(|| {
                 let payload = [42; 200];
                 let mut own_waits_ns = Vec::new();
-                while !stop.load(Ordering::Relaxed) {
+                // One commit at least, however late the thread begins.
+                while own_waits_ns.is_empty() || !stop.load(Ordering::Relaxed) {
                     wal.admit().unwrap();
                     let at = wal.append(1, &[&payload[..50], &payload[50..]]);
                     let began = Instant::now();

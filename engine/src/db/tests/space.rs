@@ -12,12 +12,17 @@ use std::sync::Arc;
 
 const TABLE: &str = "db/t";
 const OTHER: &str = "db/other";
+const POOL_BYTES: usize = 1 << 20;
 
 fn open(os: &Arc<SimOs>) -> Result<Arc<Engine>> {
+    open_with_log(os, 1 << 20)
+}
+
+fn open_with_log(os: &Arc<SimOs>, log_capacity_bytes: u64) -> Result<Arc<Engine>> {
     let mut config = Config::new("/data");
     config.background = false;
-    config.buffer_pool_bytes = 1 << 20;
-    config.log_capacity_bytes = 1 << 20;
+    config.buffer_pool_bytes = POOL_BYTES as u64;
+    config.log_capacity_bytes = log_capacity_bytes;
     config.compression = Compression::None;
     let geometry = Geometry {
         log_segment_bytes: 128 << 10,
@@ -148,6 +153,31 @@ fn a_table_of_twenty_pools_is_right_and_comes_back_after_a_crash() {
     let size_bytes = size_bytes.unwrap().len().unwrap();
     let live_bytes = engine.store.stats().live_bytes;
     assert!(size_bytes < live_bytes * 19 / 10 + 20 * (256 << 10), "{size_bytes} for {live_bytes}");
+}
+
+/// The log has room for the changes of all pages, memory for those of a few: other pages are written.
+#[test]
+fn a_pool_too_small_for_what_pages_owe_goes_on() {
+    let os = SimOs::new(9);
+    let engine = open_with_log(&os, 64 << 20).unwrap();
+    engine.create_table(TABLE, spec()).unwrap();
+    let table = engine.table(TABLE).unwrap().unwrap();
+    let (mut rng, mut model, mut trx) = (SimRng::new(9), Model::new(), engine.begin(1));
+    for n in 0..30_000_u32 {
+        let key = if n < 10_000 { n } else { rng.below(10_000) as u32 };
+        put(&mut trx, &table, &mut model, key, (n, 900 + n as usize % 300)).unwrap();
+        if n % 50 == 49 {
+            trx.commit(true).unwrap();
+            engine.step().unwrap();
+            let pool = engine.pool.stats();
+            assert!(pool.change_bytes < POOL_BYTES as u64 / 2, "{pool:?}");
+            assert!(pool.frames <= 64 + 64 / 4 + 33, "{pool:?}");
+        }
+    }
+    drop(trx);
+    let pool = engine.pool.stats();
+    assert!(pool.owed_evictions > 100 && pool.writebacks > 1000, "{pool:?}");
+    assert_rows(&engine, &model, "with changes that are owed");
 }
 
 /// Inserts rows until the disk is full; answers the error.

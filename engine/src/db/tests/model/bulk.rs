@@ -545,6 +545,49 @@ fn a_full_disk_ends_a_bulk_insert_and_nothing_stays() {
     assert!(met > 5, "{met} statements met the full disk");
 }
 
+/// The call fails with EIO at each place. The statement fails alone, or the engine stops: after a restart the table is
+/// empty, but for a commit that came to the disk all the same.
+#[test]
+fn an_io_error_ends_a_bulk_insert_and_nothing_stays() {
+    let rows = good_rows(8);
+    let model = model_of(&rows);
+    let (mut at, mut met, mut stopped, mut unmet) = (0, 0, 0, 0);
+    while unmet < 3 {
+        at += 7;
+        let (os, context) = (SimOs::new(at), format!("call {at}"));
+        let engine = open(&os).unwrap();
+        let table = new_table(&engine);
+        os.fail_after(at, Fault::IoError);
+        let mut trx = engine.begin(1);
+        let inserted = insert_all(&mut trx, &table, &rows);
+        let done = inserted.as_ref().map_err(Clone::clone).and_then(|()| trx.commit(true));
+        os.clear_fault();
+        if let Err(error) = &done {
+            assert!(matches!(error, Error::Io { .. } | Error::Poisoned { .. }), "{error}");
+            met += 1;
+        }
+        if done.is_err() && !engine.wal.is_poisoned() && !engine.store.is_poisoned() {
+            trx.rollback();
+            assert_empty(&engine, &table, &context);
+        }
+        stopped += u64::from(engine.wal.is_poisoned() || engine.store.is_poisoned());
+        unmet += u64::from(done.is_ok());
+        drop((trx, table, engine));
+        os.crash();
+        let engine = open(&os).unwrap();
+        let table = engine.table(TABLE).unwrap().unwrap();
+        table.name_rows(Arc::new(row_key_of));
+        let found = super::rows(&mut engine.begin(2), &table);
+        if done.is_ok() || (inserted.is_ok() && found == model) {
+            assert_is(&mut engine.begin(2), &table, &model, &context);
+            assert_sound(&engine, &context);
+        } else {
+            assert_empty(&engine, &table, &context);
+        }
+    }
+    assert!(met > 5 && stopped > 0, "{met} statements met an error, {stopped} stopped the engine");
+}
+
 /// After a crash anywhere the table is empty, but for a commit.
 #[test]
 fn a_bulk_insert_is_whole_or_nothing_at_whichever_call_the_power_goes() {

@@ -280,3 +280,39 @@ fn a_full_disk_ends_a_load_and_nothing_stays() {
     }
     assert!(met > 5, "{met} loads met the full disk");
 }
+
+/// The load fails alone, or the engine stops: the table can go then, or after a restart.
+#[test]
+fn an_io_error_ends_a_load_and_nothing_stays() {
+    let rows = without_twins(some_rows(&mut SimRng::new(8), 60_000));
+    let (mut at, mut met, mut stopped, mut unmet) = (0, 0, 0, 0);
+    while unmet < 3 {
+        at += 7;
+        let os = SimOs::new(at);
+        let engine = open(&os).unwrap();
+        let table = new_table(&engine);
+        os.fail_after(at, Fault::IoError);
+        match load(&engine, &table, &rows) {
+            Ok(_) => unmet += 1,
+            Err(error) => {
+                assert!(matches!(error, Error::Io { .. } | Error::Poisoned { .. }), "{error}");
+                met += 1;
+            }
+        }
+        os.clear_fault();
+        let is_stopped = engine.wal.is_poisoned() || engine.store.is_poisoned();
+        stopped += u64::from(is_stopped);
+        drop((table, engine));
+        if is_stopped {
+            os.crash();
+        }
+        // A file of a sorter that could not be removed goes at the next start.
+        let engine = open(&os).unwrap();
+        assert!(engine.drop_table(TABLE).unwrap());
+        assert_nothing_left(&os, &engine);
+        let table = new_table(&engine);
+        assert_eq!(load(&engine, &table, &rows).unwrap(), None);
+        assert_sound(&engine, "after the error");
+    }
+    assert!(met > 5 && stopped > 0, "{met} loads met an error, {stopped} stopped the engine");
+}
