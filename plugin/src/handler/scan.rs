@@ -283,10 +283,9 @@ impl Handler {
             }
             self.fresh_locks.entry = self.took_lock(session);
             self.scan.started = true;
-            // The cursor is moved out while its bytes are decoded into self.
-            let cursor = std::mem::take(&mut self.cursor);
-            let found = self.put_entry(session, cursor.key(), cursor.payload(), record);
-            self.cursor = cursor;
+            let (key, payload) = self.cursor.lend_entry();
+            let found = self.put_entry(session, &key, &payload, record);
+            self.cursor.give_back((key, payload));
             if found? {
                 return Ok(true);
             }

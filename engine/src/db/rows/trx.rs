@@ -468,7 +468,18 @@ impl Trx {
     /// [`Trx::next`], with [`ABSENT`](super::ABSENT) in the place of parts that are out of line and not
     /// wanted.
     pub fn next_wanted(&mut self, cursor: &mut TableCursor, wanted: Wanted<'_>) -> Result<bool> {
-        let Some(table) = cursor.table.clone() else { return Ok(false) };
+        let Some(table) = cursor.table.take() else { return Ok(false) };
+        let found = self.next_of(&table, cursor, wanted);
+        cursor.table = Some(table);
+        found
+    }
+
+    fn next_of(
+        &mut self,
+        table: &Table,
+        cursor: &mut TableCursor,
+        wanted: Wanted<'_>,
+    ) -> Result<bool> {
         if let Some(payload) = cursor.second.take() {
             *cursor.entries.payload_mut() = payload;
             return Ok(true);
@@ -479,7 +490,7 @@ impl Trx {
                 return Ok(false);
             }
             if let Some(contested) = cursor.entries.take_contested() {
-                if self.settle_at(&table, cursor, contested)? {
+                if self.settle_at(table, cursor, contested)? {
                     return Ok(true);
                 }
                 continue;
@@ -488,7 +499,7 @@ impl Trx {
                 let mut payload = std::mem::take(cursor.entries.payload_mut());
                 let key = cursor.entries.key();
                 let index = cursor.index;
-                let found = self.get_last_committed(&table, index, key, wanted, &mut payload);
+                let found = self.get_last_committed(table, index, key, wanted, &mut payload);
                 *cursor.entries.payload_mut() = payload;
                 if found? {
                     return Ok(true);
@@ -497,12 +508,12 @@ impl Trx {
                 continue;
             }
             let mode = cursor.entries.mode();
-            if self.load_payload(&table, mode, wanted, cursor.entries.payload_mut())? {
+            if self.load_payload(table, mode, wanted, cursor.entries.payload_mut())? {
                 return Ok(true);
             }
             let key = cursor.entries.key().to_vec();
             let payload = cursor.entries.payload_mut();
-            if self.get_committed(&table, cursor.index, &key, wanted, payload)? {
+            if self.get_committed(table, cursor.index, &key, wanted, payload)? {
                 return Ok(true);
             }
         }
@@ -587,6 +598,17 @@ impl TableCursor {
 
     pub fn payload(&self) -> &[u8] {
         self.entries.payload()
+    }
+
+    /// Key and payload of that entry, until [`TableCursor::give_back`]: both keep their place in memory.
+    pub fn lend_entry(&mut self) -> (Vec<u8>, Vec<u8>) {
+        let key = std::mem::take(self.entries.key_mut());
+        (key, std::mem::take(self.entries.payload_mut()))
+    }
+
+    pub fn give_back(&mut self, (key, payload): (Vec<u8>, Vec<u8>)) {
+        *self.entries.key_mut() = key;
+        *self.entries.payload_mut() = payload;
     }
 
     pub fn index(&self) -> usize {
