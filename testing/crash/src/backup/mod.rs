@@ -78,9 +78,9 @@ pub fn run(plan: &Plan, tally: &mut Tally) -> Result<(), (u64, Vec<String>)> {
         tally.rounds += 1;
         tally.tell(plan.rounds);
     }
-    match tally.is_worth_something() {
-        true => Ok(()),
-        false => Err((plan.rounds, vec!["less than a third of the backups were finished".into()])),
+    match tally.complaint() {
+        None => Ok(()),
+        Some(why) => Err((plan.rounds, vec![why])),
     }
 }
 
