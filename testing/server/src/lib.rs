@@ -5,6 +5,7 @@
 //! 2. A wait is a wait for something. It ends with a panic that names what did not come.
 //! 3. Tests share no port and no directory, so that several can run at a time.
 
+pub mod backup;
 pub mod binlog;
 pub mod builds;
 pub mod kinds;

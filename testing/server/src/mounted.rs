@@ -33,6 +33,14 @@ impl FileSystem {
         FileSystem::made(tool, name, &["mkfs.xfs", "-q"])
     }
 
+    /// btrfs, likewise: it has snapshots.
+    pub fn btrfs(tool: &Tool, name: &str) -> FileSystem {
+        if !ensure_package("btrfs-progs") {
+            skip("no btrfs-progs, and it cannot be installed");
+        }
+        FileSystem::made(tool, name, &["mkfs.btrfs", "-q"])
+    }
+
     fn made(tool: &Tool, name: &str, mkfs: &[&str]) -> FileSystem {
         if program("id", &["-u"]).ok().trim() != "0" {
             skip("mounting a file system needs root");

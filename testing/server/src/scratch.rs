@@ -102,7 +102,8 @@ fn installed(prefix: &Prefix) -> io::Result<PathBuf> {
     let dir = target_dir().join("test");
     let made = dir.join(format!("installed.{:016x}", hasher.finish()));
     if !made.exists() {
-        let unfinished = dir.join(format!("unfinished.{}", std::process::id()));
+        // Without a dot: the log of the installation has another extension, and the same name.
+        let unfinished = dir.join(format!("unfinished-{}", std::process::id()));
         fs::create_dir_all(&dir)?;
         prefix.install(&unfinished)?;
         // Another process may have been quicker: then its own is there.

@@ -110,7 +110,12 @@ impl Writers {
     }
 
     pub fn count(&self) -> usize {
-        self.0.iter().map(Writer::count).sum()
+        self.counts().iter().sum()
+    }
+
+    /// Of each writer.
+    pub fn counts(&self) -> Vec<usize> {
+        self.0.iter().map(Writer::count).collect()
     }
 
     /// Waits until so many commits more are acknowledged.

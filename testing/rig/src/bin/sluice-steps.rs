@@ -15,7 +15,7 @@ type TestStep = (&'static str, &'static str);
 
 /// Name and command line. TOOLS is the directory of the programs that the build makes; SERVERS runs a test of
 /// testing/server, on real servers.
-const STEPS: [TestStep; 30] = [
+const STEPS: [TestStep; 32] = [
     ("cargo-test", "cargo test --workspace --release --locked --no-fail-fast"),
     ("simulation", "cargo test --release --locked -p sluice-sim --features sim"),
     ("server", "$SERVERS server"),
@@ -25,6 +25,8 @@ const STEPS: [TestStep; 30] = [
     ("formats", "$SERVERS formats -- --skip keep_the_newest_format"),
     ("backup", "$SERVERS backup -- --test-threads=2"),
     ("presets", "$SERVERS presets"),
+    ("volumes", "$SERVERS volumes"),
+    ("mariadb_backup", "$SERVERS mariadb_backup"),
     ("types", "\"$TOOLS/sluice-diff\" types --quick"),
     ("isolation", "\"$TOOLS/sluice-isolation\" all --histories 4 --seconds 8"),
     ("diff-cases", "\"$TOOLS/sluice-diff\" replay"),

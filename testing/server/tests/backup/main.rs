@@ -3,10 +3,10 @@
 //!
 //! `cargo test --release --workspace --test backup [NAME]`, after `make build`.
 
-mod case;
 mod chains;
 mod full_disk;
 mod increments;
+mod killed_restore;
 mod mixed;
 mod owner;
 mod replica;
@@ -18,6 +18,7 @@ use case::{is_empty, transaction, upgrade, Case, INFO, WRITERS};
 use sluice_rig::client::Fault;
 use sluice_rig::port::Port;
 use sluice_rig::tool::{run, says, signal, spawn, wait};
+use sluice_server_tests::backup as case;
 use sluice_server_tests::replica::{catch_up, follow};
 use sluice_server_tests::scratch::Scratch;
 use sluice_server_tests::site::{done, Site};

@@ -1,12 +1,12 @@
 //! One server to be backed up, and the program.
 
+use crate::replica::{listen, GRANT};
+use crate::scratch::{prefix, Scratch};
+use crate::site::Site;
+use crate::wait_until;
+use crate::writer::KEYS_EACH;
 use sluice_rig::port::Port;
 use sluice_rig::tool::{run, says, spawn};
-use sluice_server_tests::replica::{listen, GRANT};
-use sluice_server_tests::scratch::{prefix, Scratch};
-use sluice_server_tests::site::Site;
-use sluice_server_tests::wait_until;
-use sluice_server_tests::writer::KEYS_EACH;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
