@@ -168,6 +168,12 @@ impl Pace {
         is_due
     }
 
+    /// All of it is done: the last line says so.
+    pub fn end(&self) {
+        let bytes = self.state().bytes;
+        print(&self.line(bytes), "\n");
+    }
+
     /// Bytes, part of the whole where it is known, and rate.
     fn line(&self, bytes: u64) -> String {
         let rate =

@@ -172,6 +172,7 @@ impl Layers {
         for (layer, files) in used {
             files.iter().try_for_each(|file| layer.lay(&*os, file, stage, &pace))?;
         }
+        pace.end();
         Ok(())
     }
 }

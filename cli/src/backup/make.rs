@@ -152,7 +152,8 @@ struct Made {
 
 fn make(mut server: Server, places: &Places, sink: &Sink, options: &Options<'_>) -> Result<()> {
     let mut small = Files { from: &places.data_dir, to: sink, listed: Vec::new() };
-    let Made { mut manifest, held, copied } = copy(&mut server, places, &mut small, options)?;
+    let made = copy(&mut server, places, &mut small, options);
+    let Made { mut manifest, held, copied } = made.map_err(|reason| server.explained(reason))?;
     drop(server);
     small.sync()?;
     let verifies = options.verifies_here();
@@ -251,6 +252,7 @@ fn copy(
     let grown = server.durable()?.1 .0.saturating_sub(log_begun.0);
     pace.lift_limit_below(2 * per_second(grown, begun.elapsed()));
     catch_up(server, &mut copying, &pace, plain)?;
+    pace.end();
     pace::phase("waiting for DDL statements; definitions and log");
     server.block_ddl()?;
     let foreign = server.foreign()?;

@@ -12,6 +12,9 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(120);
 /// time, and rests as long.
 const COMMIT_WAIT: Duration = Duration::from_secs(1);
 
+const GIVEN_UP: &str =
+    "the server has given the backup up, because its disk is full: free space there, and begin again";
+
 /// Schemas of the server itself, of which plain files are copied.
 pub const SYSTEM: [&str; 2] = ["mysql", "sys"];
 
@@ -113,10 +116,16 @@ impl Server {
         let state = number(&status, "sluice_backup_state")?;
         match (state, number(&status, "sluice_backups")? == self.number) {
             (1, true) => Ok(()),
-            (2, true) => Err("the server has given the backup up, because its disk is full: free \
-                              space there, and begin again"
-                .into()),
+            (2, true) => Err(GIVEN_UP.into()),
             _ => Err("the server has ended this backup, or was restarted: begin again".into()),
+        }
+    }
+
+    /// Why a copy has failed. Files that the server does not keep any more cannot be read: that alone says little.
+    pub fn explained(&mut self, reason: String) -> String {
+        match self.check() {
+            Err(why) if why == GIVEN_UP && why != reason => format!("{why} ({reason})"),
+            _ => reason,
         }
     }
 

@@ -1,7 +1,7 @@
 //! Backups as streams: through pipes and files, compressed and not, and what goes wrong on the way.
 
 use crate::case::{is_empty, Case};
-use sluice_rig::tool::{run, says, spawn, wait, Ended};
+use sluice_rig::tool::{is_silent_about, run, says, spawn, wait, Ended};
 use std::fs::{self, File};
 use std::process::{Command, Stdio};
 
@@ -27,6 +27,26 @@ fn from_pipe(case: &Case, name: &str, to: &std::path::Path) -> Ended {
     )
 }
 
+/// A line each second whose bytes and percents grow, to 100 % at the end; and the phases after it.
+#[track_caller]
+fn shows_progress(said: &str) {
+    let places = |what: &str| said.lines().position(|line| line.starts_with(what));
+    let lines: Vec<_> = said.lines().filter(|line| line.starts_with("pages and log: ")).collect();
+    // As "pages and log: 12 of about 30 MiB (40 %), 10 MiB/s".
+    let number = |line: &str, at: usize| -> u64 {
+        let word = line.split_whitespace().nth(at).unwrap_or_default();
+        word.trim_start_matches('(').parse().unwrap_or_else(|_| panic!("{line}"))
+    };
+    let shown: Vec<_> = lines.iter().map(|line| (number(line, 3), number(line, 8))).collect();
+    assert!(shown.len() > 2 && shown.is_sorted_by_key(|(mib, _)| *mib), "{said}");
+    assert!(shown.is_sorted_by_key(|(_, percent)| *percent), "{said}");
+    let (first, last) = (shown[0], shown[shown.len() - 1]);
+    assert!(first.0 < last.0 && first.1 < 100 && last.1 == 100, "{said}");
+    let phases = ["pages and log: ", "waiting for DDL statements", "waiting for commits"];
+    let phases = phases.map(|what| places(what).unwrap_or_else(|| panic!("no {what}: {said}")));
+    assert!(phases.is_sorted(), "{said}");
+}
+
 #[test]
 fn a_stream_is_a_backup() {
     let case = Case::with_tables("a_stream_is_a_backup");
@@ -36,10 +56,15 @@ fn a_stream_is_a_backup() {
     ]);
     let sums = "CHECKSUM TABLE w.s, w.big, w.p, `odd-näme`.`t-1 ü`";
     let wanted = case.d.rows(sums);
-    for (name, options) in
-        [("plain", &["--progress"][..]), ("packed", &["--compress", "--only-sluice"])]
-    {
+    for (name, options) in [
+        ("plain", &["--progress", "--rate-mib=10"][..]),
+        ("packed", &["--compress", "--only-sluice"]),
+    ] {
         let ended = stream(&case, name, options);
+        match name {
+            "plain" => shows_progress(&ended.err),
+            _ => is_silent_about("MiB/s", &ended.err),
+        }
         says("gtid_binlog_pos 0-1-", &ended.err);
         says("commits were held for", &ended.err);
         ended.ok();
