@@ -80,6 +80,8 @@ fn a_stream_is_a_backup() {
         assert_eq!(site.value("CALL w.pr()"), "proc");
         site.stop();
     }
+    // The last line comes, also where a second is not over.
+    says("(100 %)", &stream(&case, "quick", &["--progress", "--rate-mib=none"]).err);
     let bytes = |name: &str| fs::metadata(case.to(name)).expect("a stream").len();
     assert!(bytes("packed") < bytes("plain"), "{} {}", bytes("packed"), bytes("plain"));
 }
