@@ -81,12 +81,13 @@ sim-planted = $(SIM) planted --seeds $(SEEDS) $(ARGS)
 # Runs no engine: predicts bytes written by workload and policy of the page store.
 sim-model = cargo run --release --locked -p sluice-model -- $(ARGS)
 
-diff: built ## beside InnoDB, STATEMENTS=10000 SEED=s SESSIONS=1; KIND=planted, types, plans (SCALE=1)
-	@$(diff-$(call kind,diff,statements planted types plans))
+diff: built ## beside InnoDB, STATEMENTS=10000 SEED=s SESSIONS=1; KIND=planted, types, plans (SCALE=1), costs
+	@$(diff-$(call kind,diff,statements planted types plans costs))
 diff-statements = "$(TOOLS)/sluice-diff" run $(call given,STATEMENTS SEED SESSIONS) $(ARGS)
 diff-planted = "$(TOOLS)/sluice-diff" planted $(ARGS)
 diff-types = "$(TOOLS)/sluice-diff" types $(ARGS)
 diff-plans = "$(TOOLS)/sluice-plans" --scale '$(SCALE)' $(ARGS)
+diff-costs = "$(TOOLS)/sluice-plans" --costs $(ARGS)
 
 isolation: built ## isolation and locks beside InnoDB, four levels; HISTORIES=16 random ones, SECONDS=60 of load
 	@"$(TOOLS)/sluice-isolation" all --histories $(HISTORIES) --seconds $(SECONDS) $(call given,SEED) $(ARGS)

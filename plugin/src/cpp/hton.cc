@@ -411,6 +411,7 @@ void sluice_fill_hton(handlerton *hton)
   hton->prepare_for_backup= prepare_for_backup;
   hton->end_backup= end_backup;
   hton->table_options= sluice_table_options;
+  sluice_offer_costs(hton);
   /* The engine's directory is not a database. */
   ignore_db_dirs_append(SLUICE_DIRECTORY);
 }

@@ -2,6 +2,7 @@
 //! queries in one private server. What it is for and what came out: docs/plans.md.
 
 mod compare;
+mod costs;
 mod sets;
 
 use compare::{Engine, Outcome, ENGINES};
@@ -22,7 +23,8 @@ usage: sluice-plans [options]
   --prefix P   the private server installation ($SLUICE_PREFIX, or .prefix of the checkout)
   --dir D      a directory to make and work in (a new one in $TMPDIR)
   --least N    so many of a hundred plans must be the same (95)
-  --all        print every plan, not only those that differ";
+  --all        print every plan, not only those that differ
+  --costs      measure what the steps of a plan cost, and compare no plans";
 
 struct Options {
     scale: Scale,
@@ -31,6 +33,7 @@ struct Options {
     dir: PathBuf,
     least_percent: usize,
     prints_all: bool,
+    measures_costs: bool,
 }
 
 fn parse(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
@@ -42,32 +45,50 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
         dir: PathBuf::new(),
         least_percent: SAME_PERCENT_MIN,
         prints_all: false,
+        measures_costs: false,
     };
     while let Some(name) = args.next() {
-        if name == "--all" {
-            options.prints_all = true;
-            continue;
-        }
-        let value = args.next().ok_or(format!("{name} needs a value"))?;
         match name.as_str() {
-            "--scale" => options.scale = Scale::parse(&value)?,
-            "--only" => options.only = Some(value),
-            "--prefix" => named = Some(value.into()),
-            "--dir" => options.dir = value.into(),
-            "--least" => options.least_percent = value.parse().map_err(|_| "--least: no number")?,
-            _ => return Err(format!("unknown option {name}")),
+            "--all" => options.prints_all = true,
+            "--costs" => options.measures_costs = true,
+            _ => {
+                let value = args.next().ok_or(format!("{name} needs a value"))?;
+                options.take(&name, value, &mut named)?;
+            }
         }
     }
     options.prefix = place::prefix(named)?;
     Ok(options)
 }
 
+impl Options {
+    /// An option with a value; the prefix goes to `named`.
+    fn take(
+        &mut self,
+        name: &str,
+        value: String,
+        named: &mut Option<PathBuf>,
+    ) -> Result<(), String> {
+        match name {
+            "--scale" => self.scale = Scale::parse(&value)?,
+            "--only" => self.only = Some(value),
+            "--prefix" => *named = Some(value.into()),
+            "--dir" => self.dir = value.into(),
+            "--least" => self.least_percent = value.parse().map_err(|_| "--least: no number")?,
+            _ => return Err(format!("unknown option {name}")),
+        }
+        Ok(())
+    }
+}
+
 /// Statistics are those of ANALYZE, with the defaults of both engines.
-const SETTINGS: [&str; 6] = [
+const SETTINGS: [&str; 7] = [
     "--innodb-buffer-pool-size=256M",
     "--loose-sluice-buffer-pool-size=256M",
     "--innodb-flush-log-at-trx-commit=0",
     "--loose-sluice-flush-log-at-trx-commit=0",
+    // Processor times of sessions.
+    "--userstat=ON",
     "--innodb-stats-auto-recalc=OFF",
     "--loose-sluice-stats-auto-recalc=OFF",
 ];
@@ -131,6 +152,11 @@ fn prepare(client: &mut Client, set: &Set, engine: Engine, scale: Scale) -> Repl
 fn run(options: &Options) -> Result<bool, String> {
     let sets = sets::all()?;
     let server = launch(options).map_err(|e| format!("the server: {e}"))?;
+    if options.measures_costs {
+        costs::measure(&server).map_err(|e| format!("costs: {e}"))?;
+        server.stop().map_err(|e| format!("the server: {e}"))?;
+        return Ok(true);
+    }
     let (mut same, mut all, mut explained) = (0, 0, 0);
     for set in &sets {
         if options.only.as_ref().is_some_and(|only| !set.is_meant_by(only)) {
