@@ -8,6 +8,7 @@
 pub mod backup;
 pub mod binlog;
 pub mod builds;
+pub mod guide;
 pub mod kinds;
 pub mod mounted;
 pub mod replica;

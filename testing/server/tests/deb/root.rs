@@ -21,6 +21,9 @@ pub struct Distribution {
     sources: String,
 }
 
+/// What tests install besides a server.
+const PROGRAMS: &str = "logrotate sysbench";
+
 /// Of each release for which there are builds in the packages: as scripts/deb has it.
 const ASK: &str = r#"
 SCRIPT_NAME=deb; . scripts/lib/common.sh; . scripts/lib/debian.sh; . scripts/lib/servers.sh
@@ -69,7 +72,8 @@ impl Distribution {
     /// The kept root, as a tar file.
     fn kept(&self) -> PathBuf {
         let servers = self.servers.join("-").replace([':', '/'], "_");
-        self.cache.join("roots").join(format!("{}-{servers}.tar", self.suite))
+        let programs = PROGRAMS.replace(' ', "-");
+        self.cache.join("roots").join(format!("{}-{servers}-{programs}.tar", self.suite))
     }
 
     fn make(&self, into: &Path, mut log: impl FnMut(&str)) {
@@ -103,8 +107,9 @@ impl Distribution {
             echo 'deb [trusted=yes] file:/srv/server ./' >>"$1/etc/apt/sources.list"
             cp /etc/resolv.conf "$1/etc/resolv.conf"
             chroot "$1" apt-get -qq update"#;
-        const DOWNLOAD: &str =
-            "chroot \"$1\" apt-get -qq --yes --download-only install mariadb-server";
+        let download = format!(
+            "chroot \"$1\" apt-get -qq --yes --download-only install mariadb-server {PROGRAMS}"
+        );
         let sh = |script: &str, argument: &Path| {
             let mut sh = Command::new("sh");
             run(sh.args(["-ec", script, "add"]).arg(root).arg(argument)).ok();
@@ -113,7 +118,7 @@ impl Distribution {
         sh(LIST, root);
         for server in &self.servers {
             pin(root, server);
-            sh(DOWNLOAD, root);
+            sh(&download, root);
         }
         // From here on nothing comes from the network.
         fs::remove_file(root.join("etc/resolv.conf")).expect("a copy");
@@ -179,6 +184,9 @@ impl Root {
         let allow =
             "printf '#!/bin/sh\\nexit 0\\n' >/usr/sbin/policy-rc.d; chmod +x /usr/sbin/policy-rc.d";
         root.sh(allow).ok();
+        // apt asks nothing, as a page has it without --yes, and keeps what it has installed, as apt-get does.
+        let apt = "APT::Get::Assume-Yes \"true\";\nBinary::apt::APT::Keep-Downloaded-Packages \"true\";\n";
+        fs::write(root.dir.join("etc/apt/apt.conf.d/99tests"), apt).expect("in our root");
         root
     }
 

@@ -1,7 +1,7 @@
 //! A server of the distribution in a clean root, with and without the packages of scripts/deb.
 
 use crate::root::{Distribution, Root};
-use sluice_rig::tool::{checkout, says, wait_until, Ended, Tool};
+use sluice_rig::tool::{checkout, run, says, wait_until, Ended, Tool};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -42,14 +42,30 @@ impl World {
         Ok(world)
     }
 
-    /// scripts/deb for the same server, into another directory.
-    pub fn pack(&self, into: &Path) -> Command {
+    /// A script that packs for the same servers, into another directory.
+    pub fn pack(&self, script: &str, into: &Path) -> Command {
         let mut command = Command::new("bash");
-        command.args(["scripts/deb"]).current_dir(checkout());
+        command.arg(script).current_dir(checkout());
         command.env("PACK_OUT", into).env("PACK_PREFIXES", checkout());
         let releases = self.distribution.releases();
         command.env("PACK_RELEASES", releases.join(" "));
         command
+    }
+
+    /// What was compiled for the packages that are tested.
+    pub fn pack_compiled(&self, script: &str, into: &Path) -> Command {
+        let mut command = self.pack(script, into);
+        command.env("PACK_COMPILED", self.packages.with_file_name("cargo"));
+        command
+    }
+
+    /// Packages with the version 0.0.9, in /srv/older.
+    pub fn bring_older(&self) {
+        let older = self.tool.work.join("older");
+        if !older.exists() {
+            run(self.pack_compiled("scripts/deb", &older).env("PACK_VERSION", "0.0.9")).ok();
+            self.bring(&older, "older");
+        }
     }
 
     /// The version of the packages that are tested, without the distribution at its end.
@@ -115,6 +131,21 @@ impl World {
 
     pub fn stop(&self) {
         self.root.sh("invoke-rc.d mariadb stop >/dev/null 2>&1").ok();
+    }
+
+    /// Runs commands of a page, each only if the one before was good. The root has no systemd.
+    #[track_caller]
+    pub fn follow(&self, commands: &str) -> String {
+        let mut script = commands.to_owned();
+        for verb in ["start", "stop", "restart"] {
+            let with_service = format!("service mariadb {verb}");
+            script = script.replace(&format!("systemctl {verb} mariadb"), &with_service);
+        }
+        fs::write(self.root.dir.join("srv/commands"), script).expect("in our root");
+        let said = "sh -e /srv/commands >/srv/said 2>&1 || echo failed >>/srv/said; cat /srv/said";
+        let said = self.root.sh(said).ok();
+        assert!(!said.ends_with("failed\n"), "{commands}\nsaid:\n{said}");
+        said
     }
 
     pub fn engine(&self) -> String {
