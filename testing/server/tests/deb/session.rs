@@ -1,5 +1,4 @@
-//! What docs/captures/install.txt and install-debian13.txt show: the commands of session.sh in a clean root, and
-//! what they say.
+//! What docs/captures shows of an installation: the commands of session.sh in a clean root, and what they say.
 
 use crate::world::World;
 use std::fs;
