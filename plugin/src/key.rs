@@ -308,14 +308,6 @@ pub fn take_columns(
 ) -> Result<()> {
     let mut at = 0;
     for part in &shape.indexes[index].parts {
-        let column = &shape.columns[part.column];
-        if let (Some(sign), None, false) = (column.sign_bit(), column.null, part.reverse) {
-            let value = key.get(at..at + column.length);
-            let value = value.ok_or_else(|| Error::corrupt("key ends early", "key"))?;
-            at += column.length;
-            take_integer(value, sign, &mut record[column.offset..column.offset + column.length]);
-            continue;
-        }
         let (n, null) = part_len(shape, part, &key[at..])?;
         let bytes = &key[at..at + n];
         at += n;
@@ -326,19 +318,22 @@ pub fn take_columns(
     Ok(())
 }
 
-/// As [`take_column`], of an integer that is never NULL, in ascending order: most keys of most tables.
-fn take_integer(value: &[u8], sign: u8, to: &mut [u8]) {
+/// `sign`: the bits of the highest byte that the key has the other way around.
+fn take_integer(value: &[u8], mask: u8, sign: u8, to: &mut [u8]) {
     match to.len() {
         4 => reverse::<4>(value, to),
         8 => reverse::<8>(value, to),
         _ => to.iter_mut().rev().zip(value).for_each(|(to, from)| *to = *from),
     }
-    if let Some(last) = to.last_mut() {
-        *last ^= sign;
+    if mask != 0 {
+        to.iter_mut().for_each(|byte| *byte ^= mask);
+    }
+    if let Some(highest) = to.last_mut() {
+        *highest ^= sign;
     }
 }
 
-/// One instruction.
+/// One instruction for the usual lengths.
 fn reverse<const BYTES: usize>(from: &[u8], to: &mut [u8]) {
     if let (Some(from), Some(to)) = (from.first_chunk::<BYTES>(), to.first_chunk_mut::<BYTES>()) {
         *to = *from;
@@ -368,11 +363,8 @@ fn take_column(
     let place = column.offset..column.offset + column.length;
     match column.kind {
         Kind::Unsigned | Kind::Signed => {
-            let sign = column.sign_bit().unwrap_or(0);
-            for (to, from) in record[place.clone()].iter_mut().rev().zip(value) {
-                *to = from ^ mask;
-            }
-            record[place.end - 1] ^= sign;
+            let sign = if column.kind == Kind::Signed { 0x80 } else { 0 };
+            take_integer(value, mask, sign, &mut record[place]);
         }
         Kind::Ordered => {
             for (to, from) in record[place].iter_mut().zip(value) {

@@ -86,15 +86,6 @@ impl Column {
         matches!(self.kind, Kind::Char | Kind::Varchar | Kind::Blob)
     }
 
-    /// Of an integer: the bits of its highest byte that its key has the other way around.
-    pub fn sign_bit(&self) -> Option<u8> {
-        match self.kind {
-            Kind::Signed => Some(0x80),
-            Kind::Unsigned => Some(0),
-            _ => None,
-        }
-    }
-
     /// Its bytes in the record.
     pub fn place(&self) -> std::ops::Range<usize> {
         let room = match self.kind {

@@ -1,4 +1,4 @@
-//! What the steps of a plan cost in Sluice, in the unit of the optimizer of MariaDB 11.8: processor times of the same
+//! The costs of a plan's steps in Sluice, in the unit of the optimizer of MariaDB 11.8: processor times of the same
 //! statements in both engines, all rows in memory.
 //!
 //! The unit is a millisecond of the machine on which MariaDB measured InnoDB. So each statement's time in InnoDB gives
@@ -6,6 +6,7 @@
 //! what the step costs. Sluice tells the server InnoDB's values (docs/decisions/0050-optimizer-costs.md).
 
 use crate::compare::{Engine, ENGINES};
+use crate::use_new;
 use sluice_rig::client::{Client, Reply};
 use sluice_rig::server::Server;
 
@@ -15,7 +16,7 @@ const ROUNDS: usize = 9;
 /// Takes the numbers below it to different ones, of at most 1,000,002, in an order of no pattern.
 const SCATTERED: &str = "(seq * 7919) % 1000003";
 
-/// What the server adds for each row whatever the engine: sql/optimizer_defaults.h of 11.8.
+/// The server adds these to each row, whatever the engine: sql/optimizer_defaults.h of 11.8.
 const WHERE_COST: f64 = 0.000032;
 const ROW_COPY_COST: f64 = 0.000060866;
 const KEY_COPY_COST: f64 = 0.000015685;
@@ -65,6 +66,8 @@ const STEPS: [Step; 4] = [
 
 /// Prints a line for each cost.
 pub fn measure(server: &Server) -> Reply<()> {
+    // Without it sessions have no processor time.
+    Client::connect(&server.socket(), "")?.run("set global userstat=ON")?;
     let mut clients = Vec::new();
     for engine in ENGINES {
         clients.push(prepare(server, engine)?);
@@ -124,13 +127,11 @@ fn median(mut times: Vec<f64>) -> f64 {
 /// One table, small enough for the pool of each engine.
 fn prepare(server: &Server, engine: Engine) -> Reply<Client> {
     let mut client = Client::connect(&server.socket(), "")?;
-    let (name, database) = (engine.name(), format!("costs_{}", engine.name()));
-    client.run(&format!("create database {database}"))?;
-    client.run(&format!("use {database}"))?;
-    client.run(&format!(
+    use_new(&mut client, &format!("costs_{}", engine.name()), engine)?;
+    client.run(
         "create table t (id int primary key, u int not null, k int not null, plain int not null, \
-         filler char(60) not null, unique key u (u), key k (k)) engine={name}"
-    ))?;
+         filler char(60) not null, unique key u (u), key k (k))",
+    )?;
     client.run(&format!(
         "insert into t select seq, {SCATTERED}, seq * 7 % 1000, seq % 10, 'row' from seq_1_to_{ROWS}"
     ))?;

@@ -82,13 +82,11 @@ impl Options {
 }
 
 /// Statistics are those of ANALYZE, with the defaults of both engines.
-const SETTINGS: [&str; 7] = [
+const SETTINGS: [&str; 6] = [
     "--innodb-buffer-pool-size=256M",
     "--loose-sluice-buffer-pool-size=256M",
     "--innodb-flush-log-at-trx-commit=0",
     "--loose-sluice-flush-log-at-trx-commit=0",
-    // Processor times of sessions.
-    "--userstat=ON",
     "--innodb-stats-auto-recalc=OFF",
     "--loose-sluice-stats-auto-recalc=OFF",
 ];
@@ -138,15 +136,19 @@ fn run_set(server: &Server, set: &Set, options: &Options) -> Reply<Vec<Outcome>>
 }
 
 fn prepare(client: &mut Client, set: &Set, engine: Engine, scale: Scale) -> Reply<()> {
-    let database = engine.database(set);
-    client.run(&format!("create database {database}"))?;
-    client.run(&format!("use {database}"))?;
-    client.run(&format!("set default_storage_engine={}", engine.name()))?;
+    use_new(client, &engine.database(set), engine)?;
     for statement in set.schema.iter().chain(&set.fill) {
         client.run(&scale.apply(statement))?;
     }
     let tables: Vec<String> = client.rows("show tables")?;
     client.rows::<mysql::Row>(&format!("analyze table {}", tables.join(", "))).map(|_| ())
+}
+
+/// From here on the client makes its tables in this database, in this engine.
+fn use_new(client: &mut Client, database: &str, engine: Engine) -> Reply<()> {
+    client.run(&format!("create database {database}"))?;
+    client.run(&format!("use {database}"))?;
+    client.run(&format!("set default_storage_engine={}", engine.name()))
 }
 
 fn run(options: &Options) -> Result<bool, String> {

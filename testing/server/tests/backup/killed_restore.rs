@@ -14,7 +14,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 const STAGE: &str = "sluice-restore.tmp";
-/// What a restore makes first, in the order of the backup's list: the engine's files, then those of the server.
+/// A restore makes these first, in the order of the backup's list: the engine's files, then those of the server.
 const MARKS: [&str; 3] = ["", "sluice/pages", "mysql"];
 const LOOK_EVERY: Duration = Duration::from_micros(100);
 

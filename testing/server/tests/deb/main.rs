@@ -62,7 +62,7 @@ fn wants_one_of_its_servers(w: &mut World) {
     }
 }
 
-/// The server is the distribution's; the minute is for the packages.
+/// The minute is for all of it, the installation of the distribution's server included.
 fn the_first_commit_comes_within_a_minute(w: &mut World) {
     assert!(!w.root.has("/usr/sbin/mariadbd"), "the root should have no server yet");
     w.root.pin(w.distribution.newest());

@@ -21,7 +21,7 @@ pub struct Distribution {
     sources: String,
 }
 
-/// What tests install besides a server.
+/// Tests install these besides a server.
 const PROGRAMS: &str = "logrotate sysbench";
 
 /// Of each release for which there are builds in the packages: as scripts/deb has it.

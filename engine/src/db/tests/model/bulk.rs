@@ -69,6 +69,14 @@ fn assert_empty(engine: &Arc<Engine>, table: &Arc<Table>, context: &str) {
     }
 }
 
+fn after_crash(os: &Arc<SimOs>) -> (Arc<Engine>, Arc<Table>) {
+    os.crash();
+    let engine = open(os).unwrap();
+    let table = engine.table(TABLE).unwrap().unwrap();
+    table.name_rows(Arc::new(row_key_of));
+    (engine, table)
+}
+
 /// Rows in an order of which the load must know what to do with.
 fn ordered(rng: &mut SimRng, mut rows: Vec<Row>) -> Vec<Row> {
     match rng.below(4) {
@@ -114,10 +122,7 @@ fn a_bulk_insert_is_like_any_other() {
             assert_is(&mut before, &table, &Model::new(), &context);
         }
         drop((before, committed, uncommitted, trx, table, engine));
-        os.crash();
-        let engine = open(&os).unwrap();
-        let table = engine.table(TABLE).unwrap().unwrap();
-        table.name_rows(Arc::new(row_key_of));
+        let (engine, table) = after_crash(&os);
         assert_is(&mut engine.begin(2), &table, &model, "after a crash");
         settle(&engine);
         assert_sound(&engine, "at rest");
@@ -545,8 +550,8 @@ fn a_full_disk_ends_a_bulk_insert_and_nothing_stays() {
     assert!(met > 5, "{met} statements met the full disk");
 }
 
-/// The call fails with EIO at each place. The statement fails alone, or the engine stops: after a restart the table is
-/// empty, but for a commit that came to the disk all the same.
+/// One call fails with EIO, another one each time. The statement fails alone, or the engine stops: after a restart
+/// the table is empty, but for a commit that came to the disk all the same.
 #[test]
 fn an_io_error_ends_a_bulk_insert_and_nothing_stays() {
     let rows = good_rows(8);
@@ -573,10 +578,7 @@ fn an_io_error_ends_a_bulk_insert_and_nothing_stays() {
         stopped += u64::from(engine.wal.is_poisoned() || engine.store.is_poisoned());
         unmet += u64::from(done.is_ok());
         drop((trx, table, engine));
-        os.crash();
-        let engine = open(&os).unwrap();
-        let table = engine.table(TABLE).unwrap().unwrap();
-        table.name_rows(Arc::new(row_key_of));
+        let (engine, table) = after_crash(&os);
         let found = super::rows(&mut engine.begin(2), &table);
         if done.is_ok() || (inserted.is_ok() && found == model) {
             assert_is(&mut engine.begin(2), &table, &model, &context);
@@ -609,10 +611,7 @@ fn a_bulk_insert_is_whole_or_nothing_at_whichever_call_the_power_goes() {
         });
         let done = done.and_then(|()| trx.commit(true));
         drop((trx, table, engine));
-        os.crash();
-        let engine = open(&os).unwrap();
-        let table = engine.table(TABLE).unwrap().unwrap();
-        table.name_rows(Arc::new(row_key_of));
+        let (engine, table) = after_crash(&os);
         let found = super::rows(&mut engine.begin(2), &table);
         let model = model_of(&rows);
         if done.is_ok() {
@@ -626,9 +625,7 @@ fn a_bulk_insert_is_whole_or_nothing_at_whichever_call_the_power_goes() {
                 os.fail_after(at % 13, Fault::PowerCut);
                 let _ = engine.ctx.revert_step(7).and_then(|_| engine.checkpoint_now());
                 drop((table, engine));
-                os.crash();
-                let engine = open(&os).unwrap();
-                let table = engine.table(TABLE).unwrap().unwrap();
+                let (engine, table) = after_crash(&os);
                 assert_empty(&engine, &table, &format!("call {at}, a second crash"));
             } else {
                 assert_empty(&engine, &table, &format!("call {at}"));
@@ -678,9 +675,7 @@ fn a_crash_in_the_middle_of_a_load_leaves_no_page() {
             // The machine stops here: nothing is taken back in this life.
             os.fail_after(0, Fault::PowerCut);
             drop((bulk, trx, table, engine));
-            os.crash();
-            let engine = open(&os).unwrap();
-            let table = engine.table(TABLE).unwrap().unwrap();
+            let (engine, table) = after_crash(&os);
             assert_empty(&engine, &table, &format!("order {order}, question {question}"));
             question += 1;
             met += 1;
@@ -701,10 +696,7 @@ fn a_prepared_bulk_insert_waits_for_its_coordinator() {
         trx.prepare(b"x", true).unwrap();
         trx.detach();
         drop((table, engine));
-        os.crash();
-        let engine = open(&os).unwrap();
-        let table = engine.table(TABLE).unwrap().unwrap();
-        table.name_rows(Arc::new(row_key_of));
+        let (engine, table) = after_crash(&os);
         assert_is(&mut engine.begin(2), &table, &Model::new(), "prepared");
         // DDL knows that it has written here.
         let mut ddl = engine.begin(4);
