@@ -182,6 +182,7 @@ fn keys_order_as_values() {
             });
             assert_eq!(x.cmp(&y), expect, "index {i}\n{a:x?}\n{b:x?}\n{x:x?}\n{y:x?}");
             let n = x.len();
+            assert!((0..n).all(|cut| key::parts_len(&shape, i, &x[..cut]).is_err()), "{x:x?}");
             x.extend_from_slice(&y);
             assert_eq!(key::parts_len(&shape, i, &x).unwrap(), (n, null));
         }

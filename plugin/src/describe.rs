@@ -118,7 +118,7 @@ unsafe fn index(key: &AbiKey) -> Index {
         parts: own.iter().map(part).collect(),
         extended: more.iter().map(|p| (p.column as usize, p.image_bytes as usize)).collect(),
         unique: key.flags & 1 != 0,
-        stored: Vec::new(),
+        ..Index::default()
     }
 }
 

@@ -199,25 +199,26 @@ fn part_len(shape: &Shape, part: &Part, bytes: &[u8]) -> Result<(usize, bool)> {
     let mask = if part.reverse { 0xff } else { 0 };
     let mut marker = 0;
     if column.null.is_some() {
-        let b = bytes.first().ok_or_else(|| Error::corrupt("key ends early", "key"))?;
+        let b = bytes.first().ok_or_else(ends_early)?;
         marker = 1;
         if b ^ mask == 0 {
             return Ok((1, true));
         }
     }
     let rest = &bytes[marker..];
-    let n = match column.kind {
-        Kind::Ordered => part.prefix.unwrap_or(column.length),
-        Kind::Char | Kind::Varchar | Kind::Blob if column.order == Order::Binary => {
-            order::escaped_len(rest, mask)?
-        }
-        Kind::Char | Kind::Varchar | Kind::Blob => weights_len(column, rest, mask)?,
-        _ => column.length,
+    let n = match part.fixed_bytes(&shape.columns) {
+        Some(bytes) => bytes,
+        None if column.order == Order::Binary => order::escaped_len(rest, mask)?,
+        None => weights_len(column, rest, mask)?,
     };
     if n > rest.len() {
-        return Err(Error::corrupt("key ends early", "key"));
+        return Err(ends_early());
     }
     Ok((marker + n, false))
+}
+
+fn ends_early() -> Error {
+    Error::corrupt("key ends early", "key")
 }
 
 fn weights_len(column: &Column, bytes: &[u8], mask: u8) -> Result<usize> {
@@ -233,8 +234,12 @@ fn weights_len(column: &Column, bytes: &[u8], mask: u8) -> Result<usize> {
 
 /// Length of the declared parts at the front of a key, and whether one is NULL.
 pub fn parts_len(shape: &Shape, index: usize, key: &[u8]) -> Result<(usize, bool)> {
-    let (mut at, mut has_null) = (0, false);
-    for part in &shape.indexes[index].parts {
+    let Index { parts, fixed_ends, .. } = &shape.indexes[index];
+    let (mut at, mut has_null) = (fixed_ends.last().copied().unwrap_or(0), false);
+    if at > key.len() {
+        return Err(ends_early());
+    }
+    for part in &parts[fixed_ends.len()..] {
         let (n, null) = part_len(shape, part, &key[at..])?;
         at += n;
         has_null |= null;
@@ -306,10 +311,14 @@ pub fn take_columns(
     variable: &mut Vec<u8>,
     record: &mut [u8],
 ) -> Result<()> {
+    let Index { parts, fixed_ends, .. } = &shape.indexes[index];
     let mut at = 0;
-    for part in &shape.indexes[index].parts {
-        let (n, null) = part_len(shape, part, &key[at..])?;
-        let bytes = &key[at..at + n];
+    for (i, part) in parts.iter().enumerate() {
+        let (n, null) = match fixed_ends.get(i) {
+            Some(end) => (end - at, false),
+            None => part_len(shape, part, key.get(at..).unwrap_or_default())?,
+        };
+        let bytes = key.get(at..at + n).ok_or_else(ends_early)?;
         at += n;
         if part.is_invertible(&shape.columns) {
             take_column(shape, part, null, bytes, variable, record);

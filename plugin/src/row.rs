@@ -130,8 +130,7 @@ pub fn unpack(
             Kind::Char => {
                 let place = &mut record[column.offset..column.offset + column.length];
                 place[..value.len()].copy_from_slice(value);
-                let pad = place[value.len()..].iter_mut();
-                pad.zip(column.space.iter().cycle()).for_each(|(to, from)| *to = *from);
+                column.put_spaces(&mut place[value.len()..]);
             }
             _ => put_variable(column, value, record),
         }

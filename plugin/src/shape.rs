@@ -98,10 +98,23 @@ impl Column {
 
     /// CHAR without its padding: that is how it is stored and compared.
     pub fn trim<'a>(&self, mut value: &'a [u8]) -> &'a [u8] {
-        while value.len() >= self.space.len() && value.ends_with(&self.space) {
-            value = &value[..value.len() - self.space.len()];
+        // A CHAR of utf8mb4 is mostly padding.
+        if let [space] = self.space[..] {
+            while let Some(rest) = value.strip_suffix(&[space; 16]) {
+                value = rest;
+            }
+        }
+        while let Some(rest) = value.strip_suffix(&self.space[..]) {
+            value = rest;
         }
         value
+    }
+
+    pub fn put_spaces(&self, to: &mut [u8]) {
+        match self.space[..] {
+            [space] => to.fill(space),
+            _ => to.iter_mut().zip(self.space.iter().cycle()).for_each(|(to, from)| *to = *from),
+        }
     }
 }
 
@@ -128,6 +141,16 @@ impl Part {
         whole && self.prefix.is_none()
     }
 
+    /// Bytes of a value in keys, if each value has as many.
+    pub fn fixed_bytes(&self, columns: &[Column]) -> Option<usize> {
+        let column = &columns[self.column];
+        match column.kind {
+            Kind::Ordered => Some(self.prefix.unwrap_or(column.length)),
+            Kind::Unsigned | Kind::Signed | Kind::Float | Kind::Double => Some(column.length),
+            Kind::Char | Kind::Varchar | Kind::Blob => None,
+        }
+    }
+
     /// Does a secondary entry have the whole value?
     pub fn is_whole(&self, columns: &[Column]) -> bool {
         self.prefix.is_none() && columns[self.column].kind != Kind::Blob
@@ -143,6 +166,20 @@ pub struct Index {
     pub unique: bool,
     /// Columns kept in the payload, in packing order.
     pub stored: Vec<usize>,
+    /// Where the first parts end in every key, up to one that may be NULL or is not always as long.
+    pub fixed_ends: Vec<usize>,
+}
+
+impl Index {
+    fn find_fixed_ends(&mut self, columns: &[Column]) {
+        self.fixed_ends.clear();
+        let mut end = 0;
+        for part in self.parts.iter().take_while(|part| columns[part.column].null.is_none()) {
+            let Some(bytes) = part.fixed_bytes(columns) else { break };
+            end += bytes;
+            self.fixed_ends.push(end);
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -181,6 +218,7 @@ impl Shape {
         let mut shape = Shape { columns, indexes, hidden_key, defaults, null_bytes };
         for i in 0..shape.indexes.len() {
             shape.indexes[i].stored = shape.stored_columns(i);
+            shape.indexes[i].find_fixed_ends(&shape.columns);
         }
         Ok(shape)
     }

@@ -59,6 +59,7 @@ impl<'a> Reader<'a> {
         Error::corrupt(format!("{}: {why}", self.what), "decode")
     }
 
+    #[inline]
     pub fn take(&mut self, n: usize) -> Result<&'a [u8]> {
         if n > self.rest.len() {
             return Err(self.fail("too short"));
@@ -87,7 +88,18 @@ impl<'a> Reader<'a> {
         Ok(u64::from_le_bytes([b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7]]))
     }
 
+    #[inline]
     pub fn varint(&mut self) -> Result<u64> {
+        match self.rest.split_first() {
+            Some((&byte, rest)) if byte < 0x80 => {
+                self.rest = rest;
+                Ok(u64::from(byte))
+            }
+            _ => self.long_varint(),
+        }
+    }
+
+    fn long_varint(&mut self) -> Result<u64> {
         let mut value = 0u64;
         for shift in (0..64).step_by(7) {
             let byte = self.u8()?;
@@ -103,6 +115,7 @@ impl<'a> Reader<'a> {
         Err(self.fail("varint over 10 bytes"))
     }
 
+    #[inline]
     pub fn bytes(&mut self) -> Result<&'a [u8]> {
         let n = self.varint()?;
         let n = usize::try_from(n).map_err(|_| self.fail("length over usize"))?;
@@ -110,6 +123,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Ends the decoding: nothing may be left.
+    #[inline]
     pub fn finish(self) -> Result<()> {
         if self.rest.is_empty() {
             Ok(())

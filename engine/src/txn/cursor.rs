@@ -5,6 +5,7 @@
 //! locked which the statement does not look at.
 
 use super::contested::Contested;
+use super::cursor_entry::{CursorEntry, Span};
 use super::read::{Attempt, Progress, ReadMode, Seen, View, WaitPolicy};
 use super::session::Session;
 use super::trees::TreeGate;
@@ -22,12 +23,19 @@ const BATCH_BYTES_MAX: usize = 64 * 1024;
 
 #[derive(Clone, Copy)]
 enum Item {
-    /// Key and payload lie in the batch buffer.
-    Live { key: (usize, usize), payload: (usize, usize) },
+    Live {
+        key: Span,
+        payload: Span,
+    },
     /// An older version must be looked for in the log.
-    Older { key: (usize, usize), head: EntryHeader },
+    Older {
+        key: Span,
+        head: EntryHeader,
+    },
     /// Its row decides which version counts.
-    Contested { key: (usize, usize) },
+    Contested {
+        key: Span,
+    },
 }
 
 /// A place in a scan. Reused from scan to scan to keep its buffers.
@@ -38,12 +46,10 @@ pub struct Cursor {
     from: Bound<Vec<u8>>,
     to: Bound<Vec<u8>>,
     batch: Vec<Item>,
-    bytes: Vec<u8>,
     next_item: usize,
     batch_entries: usize,
     ended: bool,
-    key: Vec<u8>,
-    payload: Vec<u8>,
+    entry: CursorEntry,
     /// The reader follows rows that it has overtaken; whether payloads name the rows.
     follows: Option<bool>,
     contested: Option<Contested>,
@@ -62,12 +68,10 @@ impl Default for Cursor {
             from: Bound::Unbounded,
             to: Bound::Unbounded,
             batch: Vec::new(),
-            bytes: Vec::new(),
             next_item: 0,
             batch_entries: BATCH_FIRST,
             ended: true,
-            key: Vec::new(),
-            payload: Vec::new(),
+            entry: CursorEntry::default(),
             follows: None,
             contested: None,
             peeks: false,
@@ -79,19 +83,15 @@ impl Default for Cursor {
 impl Cursor {
     /// The key of the entry that the last successful step found.
     pub fn key(&self) -> &[u8] {
-        &self.key
+        self.entry.key()
     }
 
     pub fn payload(&self) -> &[u8] {
-        &self.payload
+        self.entry.payload()
     }
 
-    pub fn payload_mut(&mut self) -> &mut Vec<u8> {
-        &mut self.payload
-    }
-
-    pub fn key_mut(&mut self) -> &mut Vec<u8> {
-        &mut self.key
+    pub fn entry_mut(&mut self) -> &mut CursorEntry {
+        &mut self.entry
     }
 
     pub fn is_backward(&self) -> bool {
@@ -123,8 +123,9 @@ impl Cursor {
 
     /// The scan waits for the entry of `key`, from which it starts again.
     pub fn peek_again(&mut self, key: &[u8]) {
-        self.key.clear();
-        self.key.extend_from_slice(key);
+        let (at, _) = self.entry.alone_mut();
+        at.clear();
+        at.extend_from_slice(key);
         self.peeks = true;
     }
 
@@ -160,7 +161,6 @@ impl Cursor {
         self.from = from.map(<[u8]>::to_vec);
         self.to = to.map(<[u8]>::to_vec);
         self.batch.clear();
-        self.bytes.clear();
         self.next_item = 0;
         self.batch_entries = BATCH_FIRST;
         self.ended = false;
@@ -173,16 +173,17 @@ impl Cursor {
     /// The scan goes on after the key on which it stands.
     fn leave_key(&mut self) {
         if let Bound::Excluded(from) = &mut self.from {
-            from.clone_from(&self.key);
+            from.clear();
+            from.extend_from_slice(self.entry.key());
         } else {
-            self.from = Bound::Excluded(self.key.clone());
+            self.from = Bound::Excluded(self.key().to_vec());
         }
     }
 
     /// The scan has come to this key: it shows nothing that comes before it meanwhile, as in
     /// InnoDB. Where gaps are locked, nothing can come.
     fn stay_at_key(&mut self) {
-        self.from = Bound::Included(self.key.clone());
+        self.from = Bound::Included(self.key().to_vec());
     }
 
     pub fn stop(&mut self) {
@@ -248,31 +249,27 @@ impl Session {
     fn take_item(&mut self, view: View, cursor: &mut Cursor, item: Item) -> Result<bool> {
         match item {
             Item::Live { key, payload } => {
-                cursor.key.clear();
-                cursor.key.extend_from_slice(&cursor.bytes[key.0..key.1]);
-                cursor.payload.clear();
-                cursor.payload.extend_from_slice(&cursor.bytes[payload.0..payload.1]);
+                cursor.entry.stand_at(key, payload);
                 Ok(true)
             }
             Item::Older { key, head } => {
-                cursor.key.clear();
-                cursor.key.extend_from_slice(&cursor.bytes[key.0..key.1]);
+                cursor.entry.take_key(key);
                 let Some(gate) = cursor.gate.clone() else { return Ok(false) };
-                match self.older_version(view, &gate, &cursor.key, head) {
+                let (key, out) = cursor.entry.alone_mut();
+                match self.older_version(view, &gate, key, head) {
                     Ok(Some(payload)) => {
-                        cursor.payload = payload;
+                        *out = payload;
                         Ok(true)
                     }
                     Ok(None) => Ok(false),
-                    Err(Error::NotRetained) => self.get(&gate, &cursor.key, &mut cursor.payload),
+                    Err(Error::NotRetained) => self.get(&gate, key, out),
                     Err(error) => Err(error),
                 }
             }
             Item::Contested { key } => {
-                cursor.key.clear();
-                cursor.key.extend_from_slice(&cursor.bytes[key.0..key.1]);
+                cursor.entry.take_key(key);
                 let Some(gate) = cursor.gate.clone() else { return Ok(false) };
-                cursor.contested = Some(self.contested(&gate, &cursor.key)?);
+                cursor.contested = Some(self.contested(&gate, cursor.key())?);
                 Ok(true)
             }
         }
@@ -299,11 +296,11 @@ impl Session {
             return Ok(());
         };
         cursor.batch.clear();
-        cursor.bytes.clear();
         cursor.next_item = 0;
         let (limit, direction) = (cursor.batch_entries, cursor.direction);
         let follows = cursor.follows.filter(|_| self.has_overtaken());
-        let Cursor { batch, bytes, from, to, passing, .. } = cursor;
+        let Cursor { batch, entry, from, to, passing, .. } = cursor;
+        let bytes = entry.next_batch();
         let mut fault = None;
         let mut reached_end = false;
         let mut last = (0, 0);
@@ -344,7 +341,7 @@ impl Session {
             _ if reached_end => cursor.ended = true,
             LeafEnd::Stopped => {
                 assert!(visited > 0, "a scan stops at an entry");
-                cursor.from = Bound::Excluded(cursor.bytes[last.0..last.1].to_vec());
+                cursor.from = Bound::Excluded(cursor.entry.batch(last).to_vec());
             }
             LeafEnd::Next(fence) => cursor.from = direction.behind(&fence).map(<[u8]>::to_vec),
             LeafEnd::End => cursor.ended = true,
@@ -364,7 +361,7 @@ impl Session {
         let mut waited = false;
         self.lock_is_new = false;
         self.let_written_go();
-        let wanted = std::mem::take(&mut cursor.peeks).then(|| cursor.key.clone());
+        let wanted = std::mem::take(&mut cursor.peeks).then(|| cursor.key().to_vec());
         while !cursor.ended {
             self.check_interrupt()?;
             let Some(gate) = cursor.gate.clone() else { return Ok(false) };
@@ -395,17 +392,17 @@ impl Session {
                     return Ok(true);
                 }
                 Attempt::Wait(ticket) => {
-                    waited |= !self.holds_any(gate.id(), &cursor.key);
+                    waited |= !self.holds_any(gate.id(), cursor.key());
                     self.wait(ticket)?;
                     if !self.locks_gaps() {
                         cursor.stay_at_key();
                     }
                 }
                 Attempt::Revert(bad) => {
-                    progress.meet(gate.id(), &cursor.key, bad)?;
-                    self.ctx.revert_entry(&gate, &cursor.key, bad, &self.reader)?;
+                    progress.meet(gate.id(), cursor.key(), bad)?;
+                    self.ctx.revert_entry(&gate, cursor.key(), bad, &self.reader)?;
                 }
-                Attempt::Again(header) => progress.meet(gate.id(), &cursor.key, header)?,
+                Attempt::Again(header) => progress.meet(gate.id(), cursor.key(), header)?,
                 Attempt::Fault(error) => return Err(error),
             }
         }
@@ -422,7 +419,8 @@ impl Session {
         mode: LockMode,
         policy: &dyn Fn(&[u8]) -> WaitPolicy,
     ) -> Result<(Option<Attempt>, bool)> {
-        let Cursor { from, to, direction, key, payload, passing, .. } = cursor;
+        let Cursor { from, to, direction, entry, passing, .. } = cursor;
+        let (key, payload) = entry.alone_mut();
         let mut attempt = None;
         let near = as_slice(from);
         let one_leaf = first_entry(gate, near, *direction, passing, &mut |found, entry| {
@@ -452,7 +450,7 @@ impl Session {
         let mut same = false;
         let passing = &mut cursor.passing;
         first_entry(gate, as_slice(&cursor.from), cursor.direction, passing, &mut |found, _| {
-            same = found == &cursor.key[..];
+            same = found == cursor.entry.key();
         })?;
         Ok(!same)
     }

@@ -33,6 +33,7 @@
 
 mod contested;
 mod cursor;
+mod cursor_entry;
 mod load;
 mod locks;
 mod mover;
@@ -51,6 +52,7 @@ mod write;
 
 pub use contested::Contested;
 pub use cursor::Cursor;
+pub use cursor_entry::CursorEntry;
 pub use locks::{Enqueued, Granted, LockManager, LockMode, Owner, Ticket};
 pub(crate) use mover::Sweep;
 pub use read::{ReadMode, WaitPolicy};

@@ -283,9 +283,9 @@ impl Handler {
             }
             self.fresh_locks.entry = self.took_lock(session);
             self.scan.started = true;
-            let (key, payload) = self.cursor.lend_entry();
-            let found = self.put_entry(session, &key, &payload, record);
-            self.cursor.give_back((key, payload));
+            let entry = self.cursor.lend_entry();
+            let found = self.put_entry(session, entry.key(), entry.payload(), record);
+            self.cursor.give_back(entry);
             if found? {
                 return Ok(true);
             }

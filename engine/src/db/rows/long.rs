@@ -19,7 +19,7 @@ use crate::base::{Error, Payload, Result};
 use crate::db::lease::Purpose;
 use crate::db::tables::Table;
 use crate::os::planted::{self, Bug};
-use crate::txn::{Expect, Isolation, ReadMode, Written};
+use crate::txn::{CursorEntry, Expect, Isolation, ReadMode, Written};
 use std::sync::atomic::Ordering;
 
 /// Four MiB of log.
@@ -147,6 +147,21 @@ impl Trx {
         };
         let may_miss = self.isolation() == Isolation::ReadUncommitted;
         self.load(table, Reading { version, may_miss, wanted }, stored)
+    }
+
+    /// As [`Trx::load_payload`], of an entry of a scan: one whose payload is all there stays where it lies.
+    pub(crate) fn load_entry(
+        &mut self,
+        table: &Table,
+        mode: ReadMode,
+        wanted: Wanted<'_>,
+        entry: &mut CursorEntry,
+    ) -> Result<bool> {
+        if entry.payload().first() == Some(&INLINE) {
+            entry.cut_first();
+            return Ok(true);
+        }
+        self.load_payload(table, mode, wanted, entry.payload_mut())
     }
 
     /// All of the payload of one version of an entry that is contested. `false`: a part of it is gone.

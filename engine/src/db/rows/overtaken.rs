@@ -62,14 +62,12 @@ impl Trx {
         cursor: &mut TableCursor,
         contested: Contested,
     ) -> Result<bool> {
-        let key = std::mem::take(cursor.entries.key_mut());
-        let found = self.settle(table, cursor.index, &key, contested);
-        *cursor.entries.key_mut() = key;
-        let Some((mut first, mut second)) = found? else { return Ok(false) };
+        let found = self.settle(table, cursor.index, cursor.entries.key(), contested)?;
+        let Some((mut first, mut second)) = found else { return Ok(false) };
         if let (Some(last), true) = (&mut second, cursor.entries.is_backward()) {
             std::mem::swap(&mut first, last);
         }
-        *cursor.entries.payload_mut() = first;
+        *cursor.entries.entry_mut().payload_mut() = first;
         cursor.second = second;
         Ok(true)
     }

@@ -7,7 +7,8 @@ use crate::db::engine::Engine;
 use crate::db::lease::Purpose;
 use crate::db::tables::Table;
 use crate::txn::{
-    Cursor, Expect, Isolation, Owner, ReadMode, Savepoint, Session, WaitPolicy, Written,
+    Cursor, CursorEntry, Expect, Isolation, Owner, ReadMode, Savepoint, Session, WaitPolicy,
+    Written,
 };
 use std::ops::Bound;
 use std::sync::Arc;
@@ -481,7 +482,7 @@ impl Trx {
         wanted: Wanted<'_>,
     ) -> Result<bool> {
         if let Some(payload) = cursor.second.take() {
-            *cursor.entries.payload_mut() = payload;
+            *cursor.entries.entry_mut().payload_mut() = payload;
             return Ok(true);
         }
         loop {
@@ -496,24 +497,20 @@ impl Trx {
                 continue;
             }
             if cursor.entries.peeks() {
-                let mut payload = std::mem::take(cursor.entries.payload_mut());
-                let key = cursor.entries.key();
-                let index = cursor.index;
-                let found = self.get_last_committed(table, index, key, wanted, &mut payload);
-                *cursor.entries.payload_mut() = payload;
-                if found? {
+                let (key, payload) = cursor.entries.entry_mut().alone_mut();
+                if self.get_last_committed(table, cursor.index, key, wanted, payload)? {
                     return Ok(true);
                 }
                 cursor.entries.pass_peeked();
                 continue;
             }
             let mode = cursor.entries.mode();
-            if self.load_payload(table, mode, wanted, cursor.entries.payload_mut())? {
+            let entry = cursor.entries.entry_mut();
+            if self.load_entry(table, mode, wanted, entry)? {
                 return Ok(true);
             }
-            let key = cursor.entries.key().to_vec();
-            let payload = cursor.entries.payload_mut();
-            if self.get_committed(table, cursor.index, &key, wanted, payload)? {
+            let (key, payload) = entry.alone_mut();
+            if self.get_committed(table, cursor.index, key, wanted, payload)? {
                 return Ok(true);
             }
         }
@@ -548,6 +545,7 @@ impl Trx {
         self.session.clear_interrupt();
     }
 
+    #[inline]
     fn end_victim<R>(&mut self, outcome: Result<R>) -> Result<R> {
         if let Err(Error::Deadlock) = outcome {
             self.rollback();
@@ -600,15 +598,13 @@ impl TableCursor {
         self.entries.payload()
     }
 
-    /// Key and payload of that entry, until [`TableCursor::give_back`]: both keep their place in memory.
-    pub fn lend_entry(&mut self) -> (Vec<u8>, Vec<u8>) {
-        let key = std::mem::take(self.entries.key_mut());
-        (key, std::mem::take(self.entries.payload_mut()))
+    /// That entry, until [`TableCursor::give_back`]: key and payload keep their place in memory.
+    pub fn lend_entry(&mut self) -> CursorEntry {
+        std::mem::take(self.entries.entry_mut())
     }
 
-    pub fn give_back(&mut self, (key, payload): (Vec<u8>, Vec<u8>)) {
-        *self.entries.key_mut() = key;
-        *self.entries.payload_mut() = payload;
+    pub fn give_back(&mut self, entry: CursorEntry) {
+        *self.entries.entry_mut() = entry;
     }
 
     pub fn index(&self) -> usize {
