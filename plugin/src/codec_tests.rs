@@ -566,3 +566,25 @@ fn fuzz_rows_and_keys() {
         }
     });
 }
+
+#[test]
+fn padding_comes_off_and_back() {
+    for space in [&b" "[..], &[0, b' ']] {
+        let mut column = columns().swap_remove(4);
+        column.space = space.to_vec();
+        for (text, spaces) in (0..40).flat_map(|n| (0..40).map(move |m| (n, m))) {
+            // Spaces inside stay.
+            let mut value: Vec<u8> = space.repeat(text);
+            value.extend_from_slice(b"ab");
+            let kept = value.len();
+            value.extend(space.repeat(spaces));
+            let trimmed = column.trim(&value).to_vec();
+            assert_eq!(trimmed, value[..kept], "{text} {spaces} {space:?}");
+            let mut back = vec![0x55; value.len()];
+            back[..kept].copy_from_slice(&trimmed);
+            column.put_spaces(&mut back[kept..]);
+            assert_eq!(back, value);
+            assert_eq!(column.trim(&value[kept..]), b"");
+        }
+    }
+}
