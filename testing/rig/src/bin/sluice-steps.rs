@@ -2,7 +2,8 @@
 //! runs it.
 //!
 //! ONLY has names of steps; without it, all. Each step's output is kept in target/test/STEP.log. At the end
-//! each step that failed is named once more, with the lines of its log that say why. The last line is
+//! the steps have their times, the longest first, and each step that failed is named once more, with the lines
+//! of its log that say why. The last line is
 //! "N passed, N failed" or "N passed, N failed, N skipped"; the exit code is 0 only if nothing failed.
 
 use sluice_rig::place::target_dir;
@@ -10,6 +11,7 @@ use sluice_rig::tool::checkout;
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
 
 type TestStep = (&'static str, &'static str);
 
@@ -109,6 +111,8 @@ struct Run {
     wanted: Vec<String>,
     ran: Vec<&'static str>,
     count: Count,
+    /// Names of steps and how long they took. Steps that ran beside each other have one time.
+    times: Vec<(String, Duration)>,
     /// Names of the steps that failed, and the lines of their logs that say why.
     failures: Vec<(&'static str, Vec<String>)>,
 }
@@ -123,6 +127,11 @@ fn main() -> ExitCode {
             eprintln!("sluice-steps: error: {problem}");
             return ExitCode::FAILURE;
         }
+    }
+    println!("\n=== seconds of each step, {:.0} in all", run.seconds());
+    run.times.sort_by_key(|(_, time)| std::cmp::Reverse(*time));
+    for (steps, time) in &run.times {
+        println!("{:6.1} {steps}", time.as_secs_f64());
     }
     for (step, lines) in &run.failures {
         println!("\n=== {step} failed, target/test/{step}.log:");
@@ -153,6 +162,10 @@ impl Run {
             Some(name) => Err(format!("no step {name}")),
             None => Ok(()),
         }
+    }
+
+    fn seconds(&self) -> f64 {
+        self.times.iter().map(|(_, time)| time.as_secs_f64()).sum()
     }
 
     fn is_wanted(&self, step: &TestStep) -> bool {
@@ -190,12 +203,16 @@ impl Run {
         let mut wanted = steps.iter().copied().filter(|step| self.is_wanted(step));
         let Some(first) = wanted.next() else { return Ok(()) };
         let others: Vec<TestStep> = wanted.collect();
+        let began = Instant::now();
         let started = others.iter().map(|&step| Started::new(step).map_err(of(step)));
         let started: Vec<Started> = started.collect::<Result<_, _>>()?;
         println!("\n=== {}: {}", first.0, first.1);
         let ended = run(first).map_err(of(first));
         // Also if the first could not run.
         let others: Vec<_> = started.into_iter().map(|other| (other.step, other.show())).collect();
+        let names: Vec<_> =
+            [first].iter().chain(others.iter().map(|(step, _)| step)).map(|step| step.0).collect();
+        self.times.push((names.join(", "), began.elapsed()));
         let (is_good, log) = ended?;
         self.add(first.0, is_good, &log);
         for (step, ended) in others {
