@@ -210,7 +210,7 @@ fn rows_and_covered_columns_come_back() {
     let mut blob = Vec::new();
     for _ in 0..20_000 {
         let record = sample(&mut random, &mut blob);
-        let (mut scratch, mut variable) = (Vec::new(), Vec::new());
+        let mut scratch = Vec::new();
         let mut maker = KeyMaker { shape: &shape, collator: &CaseBlind, scratch: &mut scratch };
         let mut clustered = Vec::new();
         maker.put_parts(0, view(&record), &mut clustered);
@@ -227,12 +227,12 @@ fn rows_and_covered_columns_come_back() {
             let mut back = vec![0x55; RECORD_BYTES];
             shape.put_null_bytes(&mut back);
             row::unpack(&shape, i, &packed, &[], &mut back).unwrap();
-            key::take_columns(&shape, i, &entry, &mut variable, &mut back).unwrap();
+            key::take_columns(&shape, i, &entry, &mut back).unwrap();
             let mut only: Vec<usize> = (0..shape.columns.len()).collect();
             if i > 0 {
                 let (found, rest) = entry::split(&shape, i, &entry, &packed).unwrap();
                 assert_eq!((found, rest), (&clustered[..], &packed[..]));
-                key::take_columns(&shape, 0, found, &mut variable, &mut back).unwrap();
+                key::take_columns(&shape, 0, found, &mut back).unwrap();
                 only = shape.indexes[i].parts.iter().map(|p| p.column).chain([0, 7]).collect();
             }
             assert_eq!(values(&shape, &only, &record), values(&shape, &only, &back));
@@ -423,7 +423,7 @@ fn only_wanted_columns_are_put_back() {
         back[0] = 0x80;
         row::unpack(&shape, 0, &packed, &wanted, &mut back).unwrap();
         assert_eq!(back[0], record[0], "NULLs are always told");
-        for &c in &shape.indexes[0].stored {
+        for c in shape.indexes[0].stored.columns() {
             let column = &shape.columns[c];
             let place = column.offset..column.offset + column.length_bytes.max(1);
             if !wanted[c] {
@@ -457,8 +457,8 @@ fn a_column_that_was_not_read_is_no_value() {
             assert!(row::unpack(&shape, 0, &absent, &wanted, &mut back).is_err());
             wanted[c] = false;
             row::unpack(&shape, 0, &absent, &wanted, &mut back).unwrap();
-            let others = shape.indexes[0].stored.iter().filter(|&&other| other != c);
-            for column in others.map(|&other| &shape.columns[other]) {
+            let others = shape.indexes[0].stored.columns().filter(|&other| other != c);
+            for column in others.map(|other| &shape.columns[other]) {
                 let is_null = view(&record).is_null(column);
                 assert_eq!(view(&back).is_null(column), is_null);
                 let same = || view(&back).value(column) == view(&record).value(column);
@@ -554,14 +554,13 @@ fn fuzz_rows_and_keys() {
         }
     }
     let mut record = vec![0u8; RECORD_BYTES];
-    let mut variable = Vec::new();
     let parts = PartEnds { shape: shape.clone() };
     sluice_engine::os::fuzz::fuzz("rows and keys", &corpus, &mut |bytes| {
         for i in 0..shape.indexes.len() {
             let _ = row::unpack(&shape, i, bytes, &[], &mut record);
             let _ = key::parts_len(&shape, i, bytes);
             parts.ends(i, bytes, &mut Vec::new());
-            let _ = key::take_columns(&shape, i, bytes, &mut variable, &mut record);
+            let _ = key::take_columns(&shape, i, bytes, &mut record);
             let _ = entry::split(&shape, i, bytes, bytes);
         }
     });

@@ -4,7 +4,7 @@
 //! complements all of it. See [`crate::order`] for strings, `entry` for what follows the parts of an index.
 
 use crate::order;
-use crate::record::Record;
+use crate::record::{put_length, Record};
 use crate::shape::{Collator, Column, Index, Kind, Order, Part, Shape};
 use sluice_engine::base::codec::Reader;
 use sluice_engine::base::{Error, Result};
@@ -304,13 +304,7 @@ pub fn prefix_of_parts(shape: &Shape, index: usize) -> Vec<usize> {
 }
 
 /// Puts the columns that the bytes of a key give back into the record.
-pub fn take_columns(
-    shape: &Shape,
-    index: usize,
-    key: &[u8],
-    variable: &mut Vec<u8>,
-    record: &mut [u8],
-) -> Result<()> {
+pub fn take_columns(shape: &Shape, index: usize, key: &[u8], record: &mut [u8]) -> Result<()> {
     let Index { parts, fixed_ends, .. } = &shape.indexes[index];
     let mut at = 0;
     for (i, part) in parts.iter().enumerate() {
@@ -321,7 +315,7 @@ pub fn take_columns(
         let bytes = key.get(at..at + n).ok_or_else(ends_early)?;
         at += n;
         if part.is_invertible(&shape.columns) {
-            take_column(shape, part, null, bytes, variable, record);
+            take_column(shape, part, null, bytes, record);
         }
     }
     Ok(())
@@ -350,14 +344,7 @@ fn reverse<const BYTES: usize>(from: &[u8], to: &mut [u8]) {
     }
 }
 
-fn take_column(
-    shape: &Shape,
-    part: &Part,
-    null: bool,
-    bytes: &[u8],
-    variable: &mut Vec<u8>,
-    record: &mut [u8],
-) {
+fn take_column(shape: &Shape, part: &Part, null: bool, bytes: &[u8], record: &mut [u8]) {
     let column = &shape.columns[part.column];
     let mask = if part.reverse { 0xff } else { 0 };
     if let Some((at, bit)) = column.null {
@@ -369,22 +356,20 @@ fn take_column(
         record[at] &= !bit;
     }
     let value = &bytes[usize::from(column.null.is_some())..];
-    let place = column.offset..column.offset + column.length;
+    let place = &mut record[column.place()];
     match column.kind {
         Kind::Unsigned | Kind::Signed => {
             let sign = if column.kind == Kind::Signed { 0x80 } else { 0 };
-            take_integer(value, mask, sign, &mut record[place]);
+            take_integer(value, mask, sign, place);
         }
         Kind::Ordered => {
-            for (to, from) in record[place].iter_mut().zip(value) {
+            for (to, from) in place.iter_mut().zip(value) {
                 *to = from ^ mask;
             }
         }
         _ => {
-            variable.clear();
-            order::take_escaped(value, mask, variable);
-            variable.truncate(column.length);
-            crate::record::put_variable(column, variable, record);
+            let (length, room) = place.split_at_mut(column.length_bytes);
+            put_length(order::take_escaped(value, mask, room), length);
         }
     }
 }

@@ -21,11 +21,11 @@ pub fn piece_bytes(space: usize) -> usize {
 }
 
 pub fn put_escaped(value: &[u8], out: &mut Vec<u8>) {
-    for &b in value {
-        out.push(b);
-        if b == 0 {
-            out.push(0xff);
+    for (i, run) in value.split(|&b| b == 0).enumerate() {
+        if i > 0 {
+            out.extend_from_slice(&[0, 0xff]);
         }
+        out.extend_from_slice(run);
     }
     out.extend_from_slice(&[0, 0]);
 }
@@ -46,15 +46,26 @@ pub fn escaped_len(bytes: &[u8], mask: u8) -> Result<usize> {
     }
 }
 
-/// The value after an escaped string of known extent.
-pub fn take_escaped(bytes: &[u8], mask: u8, out: &mut Vec<u8>) {
+/// Puts the value of an escaped string of known extent at the front of `to`, as much of it as has room
+/// there; answers how many bytes.
+pub fn take_escaped(bytes: &[u8], mask: u8, to: &mut [u8]) -> usize {
     let body = &bytes[..bytes.len().saturating_sub(2)];
-    let mut at = 0;
-    while at < body.len() {
-        let b = body[at] ^ mask;
-        out.push(b);
-        at += if b == 0 { 2 } else { 1 };
+    let mut end = 0;
+    let mut put = |bytes: &[u8]| {
+        let room = &mut to[end..];
+        let n = bytes.len().min(room.len());
+        room[..n].copy_from_slice(&bytes[..n]);
+        end += n;
+    };
+    for (i, run) in body.split(|byte| byte ^ mask == 0).enumerate() {
+        match run.split_first() {
+            // A zero byte was here, and its run begins with the rest of the escape.
+            Some((_, rest)) if i > 0 => [&[mask][..], rest].into_iter().for_each(&mut put),
+            _ => put(run),
+        }
     }
+    to[..end].iter_mut().for_each(|byte| *byte ^= mask);
+    end
 }
 
 /// `weights` in pieces; `space` is the weight of one space.
@@ -88,12 +99,19 @@ pub fn padded_len(bytes: &[u8], space: usize, mask: u8) -> Result<usize> {
     }
 }
 
-fn trim<'a>(mut weights: &'a [u8], space: &[u8]) -> &'a [u8] {
-    // Whole weights only: an odd tail is not a space.
-    while weights.len() % space.len() == 0 && weights.ends_with(space) {
-        weights = &weights[..weights.len() - space.len()];
+/// A value, or its weights, without spaces at its end.
+pub fn trim<'a>(mut value: &'a [u8], space: &[u8]) -> &'a [u8] {
+    // A CHAR of utf8mb4 is mostly padding.
+    if let [space] = *space {
+        while let Some(rest) = value.strip_suffix(&[space; 16]) {
+            value = rest;
+        }
     }
-    weights
+    // Whole spaces only: an odd tail is not one.
+    while value.len() % space.len() == 0 && value.ends_with(space) {
+        value = &value[..value.len() - space.len()];
+    }
+    value
 }
 
 /// Is the non-empty, trimmed `rest` less than spaces without end?
@@ -179,9 +197,13 @@ mod tests {
             let n = x.len();
             x.extend_from_slice(&y);
             assert_eq!(escaped_len(&x, 0).unwrap(), n);
-            let mut back = Vec::new();
-            take_escaped(&x[..n], 0, &mut back);
-            assert_eq!(back, a);
+            let mut back = [7; 64];
+            let took = take_escaped(&x[..n], 0, &mut back);
+            assert_eq!(back[..took], a);
+            x.iter_mut().for_each(|b| *b = !*b);
+            let room = random.below(64);
+            let took = take_escaped(&x[..n], 0xff, &mut back[..room]);
+            assert_eq!(back[..took], a[..room.min(a.len())]);
         }
     }
 

@@ -67,13 +67,16 @@ pub fn length_at(bytes: &[u8], at: usize, n: usize) -> usize {
     bytes[at..at + n].iter().rev().fold(0, |v, &b| v << 8 | usize::from(b))
 }
 
+/// As many bytes of it as `to` has.
+pub fn put_length(n: usize, to: &mut [u8]) {
+    to.copy_from_slice(&n.to_le_bytes()[..to.len()]);
+}
+
 /// Puts a variable value in its place. A BLOB gets the address of `value`, which the caller
 /// keeps alive as long as the server may look at the record.
 pub fn put_variable(column: &Column, value: &[u8], record: &mut [u8]) {
-    let at = column.offset;
-    let n = (value.len() as u64).to_le_bytes();
-    record[at..at + column.length_bytes].copy_from_slice(&n[..column.length_bytes]);
-    let at = at + column.length_bytes;
+    let at = column.offset + column.length_bytes;
+    put_length(value.len(), &mut record[column.offset..at]);
     if column.kind == Kind::Blob {
         record[at..at + 8].copy_from_slice(&(value.as_ptr() as usize).to_le_bytes());
     } else {

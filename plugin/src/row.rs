@@ -19,10 +19,6 @@ use sluice_engine::db::{Part, Wanted, ABSENT, PART_BYTES_MIN};
 
 const ROW_VERSION: u8 = formats::CURRENT.row;
 
-fn is_variable(column: &Column) -> bool {
-    column.is_string()
-}
-
 /// What the engine is to read of entries of an index. `wanted`: as [`unpack`] takes it.
 pub fn wanted_parts(index: usize, wanted: &[bool]) -> Wanted<'_> {
     match (index, wanted) {
@@ -45,8 +41,8 @@ pub fn pack(
         return;
     }
     out.push(ROW_VERSION);
-    let columns = || stored.iter().map(|&c| &shape.columns[c]);
-    for (i, column) in columns().filter(|c| c.null.is_some()).enumerate() {
+    let column = |&at: &usize| &shape.columns[at];
+    for (i, column) in stored.nullable.iter().map(column).enumerate() {
         if i % 8 == 0 {
             out.push(0);
         }
@@ -54,11 +50,12 @@ pub fn pack(
             *out.last_mut().expect("just pushed") |= 1 << (i % 8);
         }
     }
-    for column in columns().filter(|c| !is_variable(c) && !record.is_null(c)) {
+    for column in stored.fixed.iter().map(column).filter(|c| !record.is_null(c)) {
         out.extend_from_slice(record.value(column));
     }
-    for (&at, column) in stored.iter().zip(columns()) {
-        if !is_variable(column) || record.is_null(column) {
+    for &at in &stored.variable {
+        let column = &shape.columns[at];
+        if record.is_null(column) {
             continue;
         }
         let (start, value) = (out.len(), record.value(column));
@@ -87,55 +84,62 @@ pub fn unpack(
     if rest.u8()? != ROW_VERSION {
         return Err(rest.fail("unknown format version"));
     }
-    let columns = || stored.iter().map(|&c| &shape.columns[c]);
-    let nullable = columns().filter(|c| c.null.is_some()).count();
-    let bits = rest.take(nullable.div_ceil(8))?;
-    for (i, column) in columns().filter(|c| c.null.is_some()).enumerate() {
-        let (at, bit) = column.null.expect("filtered");
+    let bits = rest.take(stored.nullable.len().div_ceil(8))?;
+    for (i, &at) in stored.nullable.iter().enumerate() {
+        let (at, bit) = shape.columns[at].null.expect("it may be NULL");
         if bits[i / 8] >> (i % 8) & 1 == 1 {
             record[at] |= bit;
         } else {
             record[at] &= !bit;
         }
     }
-    let is_wanted = |&c: &usize| wanted.get(c).is_none_or(|&w| w);
-    for (at, column) in stored.iter().zip(columns()).filter(|(_, c)| !is_variable(c)) {
-        if is_null(column, record) {
-            if is_wanted(at) {
-                shape.put_null(column, record);
-            }
+    let is_wanted = |at: usize| wanted.get(at).is_none_or(|&wanted| wanted);
+    for &at in &stored.fixed {
+        let (column, is_wanted) = (&shape.columns[at], is_wanted(at));
+        if take_null(shape, column, is_wanted, record) {
             continue;
         }
         let value = rest.take(column.length)?;
-        if is_wanted(at) {
-            record[column.offset..column.offset + column.length].copy_from_slice(value);
+        if is_wanted {
+            record[column.place()].copy_from_slice(value);
         }
     }
-    for (at, column) in stored.iter().zip(columns()).filter(|(_, c)| is_variable(c)) {
-        if is_null(column, record) {
-            if is_wanted(at) {
-                shape.put_null(column, record);
-            }
+    for &at in &stored.variable {
+        let (column, is_wanted) = (&shape.columns[at], is_wanted(at));
+        if take_null(shape, column, is_wanted, record) {
             continue;
         }
-        let Some(value) = take_variable(&mut rest, is_wanted(at))? else { continue };
-        let room = match column.kind {
-            Kind::Blob => (1u64 << (8 * column.length_bytes)) - 1,
-            _ => column.length as u64,
-        };
-        if value.len() as u64 > room {
+        let Some(value) = take_variable(&mut rest, is_wanted)? else { continue };
+        if value.len() as u64 > room(column) {
             return Err(rest.fail("value longer than its column"));
         }
         match column.kind {
             Kind::Char => {
-                let place = &mut record[column.offset..column.offset + column.length];
-                place[..value.len()].copy_from_slice(value);
-                column.put_spaces(&mut place[value.len()..]);
+                let (to, padding) = record[column.place()].split_at_mut(value.len());
+                to.copy_from_slice(value);
+                column.put_spaces(padding);
             }
             _ => put_variable(column, value, record),
         }
     }
     rest.finish()
+}
+
+/// The longest value of a variable column.
+fn room(column: &Column) -> u64 {
+    match column.kind {
+        Kind::Blob => (1 << (8 * column.length_bytes)) - 1,
+        _ => column.length as u64,
+    }
+}
+
+/// Is the column NULL by the record's bits? Then, if it is wanted, it gets its default's bytes.
+fn take_null(shape: &Shape, column: &Column, is_wanted: bool, record: &mut [u8]) -> bool {
+    let is_null = column.null.is_some_and(|(at, bit)| record[at] & bit != 0);
+    if is_null && is_wanted {
+        shape.put_null(column, record);
+    }
+    is_null
 }
 
 /// The next variable column, if it is wanted.
@@ -149,8 +153,4 @@ fn take_variable<'a>(rest: &mut Reader<'a>, is_wanted: bool) -> Result<Option<&'
     }
     rest.take(ABSENT.len())?;
     Ok(None)
-}
-
-fn is_null(column: &Column, record: &[u8]) -> bool {
-    column.null.is_some_and(|(at, bit)| record[at] & bit != 0)
 }

@@ -4,6 +4,7 @@
 //! Index 0 of a shape is the clustered index. A table without a primary key is clustered by a
 //! hidden 8-byte big-endian number, and its declared keys begin at index 1.
 
+use crate::order;
 use sluice_engine::base::codec::{put_u8, put_varint};
 use sluice_engine::base::{formats, Error, Result};
 
@@ -97,17 +98,8 @@ impl Column {
     }
 
     /// CHAR without its padding: that is how it is stored and compared.
-    pub fn trim<'a>(&self, mut value: &'a [u8]) -> &'a [u8] {
-        // A CHAR of utf8mb4 is mostly padding.
-        if let [space] = self.space[..] {
-            while let Some(rest) = value.strip_suffix(&[space; 16]) {
-                value = rest;
-            }
-        }
-        while let Some(rest) = value.strip_suffix(&self.space[..]) {
-            value = rest;
-        }
-        value
+    pub fn trim<'a>(&self, value: &'a [u8]) -> &'a [u8] {
+        order::trim(value, &self.space)
     }
 
     pub fn put_spaces(&self, to: &mut [u8]) {
@@ -157,6 +149,31 @@ impl Part {
     }
 }
 
+/// The columns that entries of an index have in their payload, by kind, each in the order of the table.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Stored {
+    /// Of all of them, those that may be NULL.
+    pub nullable: Vec<usize>,
+    pub fixed: Vec<usize>,
+    pub variable: Vec<usize>,
+}
+
+impl Stored {
+    fn new(stored: Vec<usize>, columns: &[Column]) -> Stored {
+        let nullable = stored.iter().copied().filter(|&c| columns[c].null.is_some()).collect();
+        let (variable, fixed) = stored.into_iter().partition(|&c| columns[c].is_string());
+        Stored { nullable, fixed, variable }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.fixed.is_empty() && self.variable.is_empty()
+    }
+
+    pub fn columns(&self) -> impl Iterator<Item = usize> + '_ {
+        self.fixed.iter().chain(&self.variable).copied()
+    }
+}
+
 #[derive(Clone, Debug, Default)]
 pub struct Index {
     /// As declared.
@@ -164,8 +181,7 @@ pub struct Index {
     /// Columns that the server appends from the primary key, with their bytes in key images.
     pub extended: Vec<(usize, usize)>,
     pub unique: bool,
-    /// Columns kept in the payload, in packing order.
-    pub stored: Vec<usize>,
+    pub stored: Stored,
     /// Where the first parts end in every key, up to one that may be NULL or is not always as long.
     pub fixed_ends: Vec<usize>,
 }
@@ -217,7 +233,7 @@ impl Shape {
         }
         let mut shape = Shape { columns, indexes, hidden_key, defaults, null_bytes };
         for i in 0..shape.indexes.len() {
-            shape.indexes[i].stored = shape.stored_columns(i);
+            shape.indexes[i].stored = Stored::new(shape.stored_columns(i), &shape.columns);
             shape.indexes[i].find_fixed_ends(&shape.columns);
         }
         Ok(shape)

@@ -60,7 +60,7 @@ pub use crate::catalog::{IndexStatistics, TableStatistics};
 pub use crate::cipher::FixedKeys;
 #[cfg(feature = "sim")]
 pub use crate::store::trees_with_plain_records;
-pub use crate::txn::{CursorEntry, Isolation, ReadMode, Savepoint, WaitPolicy};
+pub use crate::txn::{Isolation, ReadMode, Savepoint, WaitPolicy};
 pub use callbacks::{KeyParts, Killed, RowNames};
 pub use check::{CheckDepth, TableReport};
 pub use config::{

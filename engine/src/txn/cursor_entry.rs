@@ -48,11 +48,10 @@ impl CursorEntry {
         self.place = Some((key, payload));
     }
 
-    /// Alone, with a key of the batch and nothing that can be said of the payload.
+    /// Alone, with a key of the batch and no payload yet.
     pub(super) fn take_key(&mut self, key: Span) {
-        self.place = None;
-        self.key.clear();
-        self.key.extend_from_slice(&self.batch[key.0..key.1]);
+        self.stand_at(key, (key.1, key.1));
+        self.leave_batch();
     }
 
     /// Key and payload of an entry that is alone from now on.
@@ -103,6 +102,7 @@ mod tests {
         entry.cut_first();
         assert_eq!(parts(&entry), (&b"cd"[..], &b"w"[..]));
         entry.take_key((1, 3));
+        assert_eq!(parts(&entry), (&b"23"[..], &b""[..]));
         *entry.payload_mut() = b"p".to_vec();
         assert_eq!(parts(&entry), (&b"23"[..], &b"p"[..]));
     }

@@ -16,7 +16,7 @@ mod write;
 use crate::autoinc::Autoinc;
 use crate::entry::EntryBuffer;
 use crate::shape::{Collator, Shape};
-use rows::FreshLocks;
+use rows::RowReader;
 use scan::Scan;
 use sluice_engine::base::{Error, Result};
 use sluice_engine::db::{Cursor, Engine, ReadMode, Table};
@@ -35,15 +35,8 @@ pub struct Handler {
     pub table: Arc<Table>,
     /// Indexes built with other weights of a collation than the server has now.
     stale: Vec<bool>,
-    /// Columns that reads must give; empty: all.
-    wanted: Vec<bool>,
     collator: &'static (dyn Collator + Sync),
     pub mode: ReadMode,
-    keyread: Keyread,
-    /// By index: the statement wants a column of which an entry has a prefix only. Of the primary
-    /// key, because positions are made from it; of the index itself, because the server compares
-    /// the record with the end of a range. Empty: none.
-    wants_row: Vec<bool>,
     pub replace: bool,
     /// Rows are copied into the table: [`copy_begin`](crate::session::Session::copy_begin).
     pub copies: bool,
@@ -55,16 +48,11 @@ pub struct Handler {
     range_end: Option<Bound<Vec<u8>>>,
     cursor: Cursor,
     scan: Scan,
-    /// Clustered key of the row in the record buffer.
-    row_key: Vec<u8>,
-    /// The entry and the row of the last read whose locks may be given back.
-    fresh_locks: FreshLocks,
-    payload: Vec<u8>,
+    rows: RowReader,
     entries: [Vec<EntryBuffer>; 2],
     /// Indexes that the present write changes.
     touched: Vec<bool>,
     scratch: Vec<u8>,
-    variable: Vec<u8>,
 }
 
 impl Handler {
@@ -84,14 +72,11 @@ impl Handler {
         name_keys(&table, &shape);
         Ok(Handler {
             stale,
-            wanted: Vec::new(),
             name: name.to_owned(),
             shape,
             table,
             collator,
             mode: ReadMode::Snapshot,
-            keyread: Keyread::Off,
-            wants_row: Vec::new(),
             replace: false,
             copies: false,
             bulk: false,
@@ -100,28 +85,26 @@ impl Handler {
             range_end: None,
             cursor: Cursor::default(),
             scan: Scan::default(),
-            row_key: Vec::new(),
-            fresh_locks: FreshLocks::default(),
-            payload: Vec::new(),
+            rows: RowReader::default(),
             entries: [Vec::new(), Vec::new()],
             touched: Vec::new(),
             scratch: Vec::new(),
-            variable: Vec::new(),
         })
     }
 
     pub fn reset(&mut self) {
         const KEEP_BYTES: usize = 1 << 20;
-        self.keyread = Keyread::Off;
+        self.set_keyread(Keyread::Off);
         self.replace = false;
         self.bulk = false;
         self.semi_consistent = false;
-        self.want_all();
+        self.rows.want_all();
+        self.rows.keep(KEEP_BYTES);
         self.scan_end();
         self.autoinc.statement_end(&self.table);
         // One long value must not hold its memory as long as the table is open.
         let entries = self.entries.iter_mut().flatten().map(|entry| &mut entry.payload);
-        for buffer in entries.chain([&mut self.payload]) {
+        for buffer in entries {
             if buffer.capacity() > KEEP_BYTES {
                 *buffer = Vec::new();
             }

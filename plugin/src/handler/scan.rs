@@ -7,10 +7,9 @@
 //! 4. A scan that ran off one end of the index does not go on that way, and begins at that end on the way back.
 
 use super::bounds::{as_bound, at_successor, below_successor};
-use super::rows::FreshLocks;
+use super::rows::{FreshLocks, Source};
 use super::{Handler, ImageBound};
 use crate::order::successor;
-use crate::row;
 use crate::session::Session;
 use sluice_engine::base::Result;
 use sluice_engine::db::{Direction, ReadMode, WaitPolicy};
@@ -47,6 +46,8 @@ pub(super) struct Scan {
     gap: Gap,
     /// Key of the last returned entry, when no live cursor has it.
     at: Vec<u8>,
+    /// Payload of the last entry of `at`, if a look-up found it in another index than the clustered one.
+    payload: Vec<u8>,
     /// Was there a row at all?
     started: bool,
     /// The cursor was opened up to the end of the index.
@@ -224,10 +225,10 @@ impl Handler {
         if self.was_semi_consistent() {
             self.cursor.pass_peeked();
         }
-        let fresh = std::mem::take(&mut self.fresh_locks);
+        let fresh = std::mem::take(&mut self.rows.fresh_locks);
         let index = self.scan.index;
         if fresh.row {
-            session.trx.unlock(&self.table, 0, &self.row_key);
+            session.trx.unlock(&self.table, 0, &self.rows.row_key);
         }
         if fresh.entry && self.scan.live.is_some() {
             session.trx.unlock_last(&self.cursor);
@@ -271,22 +272,21 @@ impl Handler {
     }
 
     fn advance(&mut self, session: &mut Session, record: &mut [u8]) -> Result<bool> {
+        let Handler { shape, table, mode, rows, cursor, scan, .. } = self;
+        let mut source = Source { shape, table, mode: *mode, session };
         loop {
-            self.fresh_locks = FreshLocks::default();
-            let wanted = row::wanted_parts(self.scan.index, &self.wanted);
-            if !session.trx.next_wanted(&mut self.cursor, wanted)? {
+            rows.fresh_locks = FreshLocks::default();
+            if !source.session.trx.next_wanted(cursor, rows.wanted(scan.index))? {
                 // The last entry stays where a scan in the other direction begins.
-                if self.scan.is_unbounded && self.scan.started && !self.scan.narrowed {
-                    self.scan.beyond = self.scan.live;
+                if scan.is_unbounded && scan.started && !scan.narrowed {
+                    scan.beyond = scan.live;
                 }
                 return Ok(false);
             }
-            self.fresh_locks.entry = self.took_lock(session);
-            self.scan.started = true;
-            let entry = self.cursor.lend_entry();
-            let found = self.put_entry(session, entry.key(), entry.payload(), record);
-            self.cursor.give_back(entry);
-            if found? {
+            rows.fresh_locks.entry = source.took_lock();
+            scan.started = true;
+            let (key, payload) = (cursor.key(), cursor.payload());
+            if rows.put_entry(&mut source, scan.index, key, payload, record)? {
                 return Ok(true);
             }
         }
@@ -299,24 +299,11 @@ impl Handler {
         key: Vec<u8>,
         record: &mut [u8],
     ) -> Result<bool> {
-        let mut payload = std::mem::take(&mut self.payload);
-        let wanted = row::wanted_parts(index, &self.wanted);
-        let found =
-            session.trx.get_wanted(&self.table, index, &key, self.mode, wanted, &mut payload);
-        self.fresh_locks = FreshLocks { entry: self.took_lock(session), row: false };
-        self.scan.narrowed = true;
-        self.scan.started = true;
-        let done = match found {
-            Ok(true) if index == 0 => {
-                self.row_key.clone_from(&key);
-                let done = self.put_row(&payload, record).map(|()| true);
-                self.payload = payload;
-                done
-            }
-            Ok(true) => self.put_entry(session, &key, &payload, record),
-            other => other,
-        };
-        self.scan.at = key;
-        done
+        let Handler { shape, table, mode, rows, scan, .. } = self;
+        scan.narrowed = true;
+        scan.started = true;
+        scan.at = key;
+        let mut source = Source { shape, table, mode: *mode, session };
+        rows.look_up(&mut source, index, &scan.at, &mut scan.payload, record)
     }
 }

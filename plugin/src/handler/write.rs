@@ -6,6 +6,7 @@
 //! 3. The hidden key of a new row comes from the table; of a row that is changed or deleted it is that of the
 //!    row that was read last (`row_key`).
 
+use super::rows::Source;
 use super::Handler;
 use crate::copy::Duplicate;
 use crate::entry::{self, EntryBuffer};
@@ -29,7 +30,7 @@ impl Handler {
         self.check_orders()?;
         self.touch_all();
         if self.shape.hidden_key {
-            self.row_key = self.table.next_hidden_key()?.to_be_bytes().to_vec();
+            self.rows.row_key = self.table.next_hidden_key()?.to_be_bytes().to_vec();
         }
         self.make_entries(0, record);
         let entries = as_entries(&self.entries[0]);
@@ -81,19 +82,18 @@ impl Handler {
     /// A duplicate that a copy has found later than its row was inserted, to the record.
     pub fn put_duplicate(&mut self, session: &mut Session, record: &mut [u8]) -> Result<()> {
         let Some(Duplicate { table, twice }) = session.copied_duplicate() else { return Ok(()) };
-        let (table, key, index) = (Arc::clone(table), twice.key.clone(), twice.index);
+        let (of, key, index) = (Arc::clone(table), twice.key.clone(), twice.index);
         let mut payload = twice.stored.clone();
-        session.trx.read_stored(&table, &mut payload)?;
-        let (clustered, stored) = entry::split(&self.shape, index, &key, &payload)?;
-        self.clear_nulls(record);
+        session.trx.read_stored(&of, &mut payload)?;
+        let Handler { shape, table, rows, .. } = self;
+        let (clustered, stored) = entry::split(shape, index, &key, &payload)?;
+        rows.clear_nulls(shape, record);
         if index > 0 {
             // Of a key with a part of a column the entry has no more than that.
-            let mode = std::mem::replace(&mut self.mode, ReadMode::Snapshot);
-            let found = self.fetch_clustered(session, clustered, record);
-            self.mode = mode;
-            found?;
+            let mut source = Source { shape, table, mode: ReadMode::Snapshot, session };
+            rows.fetch_row(&mut source, clustered, record)?;
         }
-        let done = self.put_columns(index, &key, stored, record);
+        let done = rows.put_columns(shape, index, &key, stored, record);
         // BLOBs of the record point into it.
         self.entries[1].resize_with(1, EntryBuffer::default);
         self.entries[1][0].payload = payload;
@@ -119,12 +119,7 @@ impl Handler {
             nulls.0 != nulls.1 || !nulls.0 && before.value(column) != after.value(column)
         };
         let index_differs = |index: &Index| {
-            index
-                .parts
-                .iter()
-                .map(|p| p.column)
-                .chain(index.stored.iter().copied())
-                .any(|c| differs(&c))
+            index.parts.iter().map(|p| p.column).chain(index.stored.columns()).any(|c| differs(&c))
         };
         let key_differs = shape.indexes[0].parts.iter().any(|p| differs(&p.column));
         self.touched.clear();
@@ -139,7 +134,7 @@ impl Handler {
         entries.resize_with(shape.indexes.len(), EntryBuffer::default);
         let mut maker = KeyMaker { shape, collator: self.collator, scratch: &mut self.scratch };
         let (clustered, others) = entries.split_first_mut().expect("a clustered index");
-        entry::make_clustered(&mut maker, record, &self.row_key, clustered);
+        entry::make_clustered(&mut maker, record, &self.rows.row_key, clustered);
         for (index, other) in (1..).zip(others) {
             if self.touched[index] {
                 entry::make_secondary(&mut maker, index, record, &clustered.key, other);

@@ -7,8 +7,7 @@ use crate::db::engine::Engine;
 use crate::db::lease::Purpose;
 use crate::db::tables::Table;
 use crate::txn::{
-    Cursor, CursorEntry, Expect, Isolation, Owner, ReadMode, Savepoint, Session, WaitPolicy,
-    Written,
+    Cursor, Expect, Isolation, Owner, ReadMode, Savepoint, Session, WaitPolicy, Written,
 };
 use std::ops::Bound;
 use std::sync::Arc;
@@ -596,15 +595,6 @@ impl TableCursor {
 
     pub fn payload(&self) -> &[u8] {
         self.entries.payload()
-    }
-
-    /// That entry, until [`TableCursor::give_back`]: key and payload keep their place in memory.
-    pub fn lend_entry(&mut self) -> CursorEntry {
-        std::mem::take(self.entries.entry_mut())
-    }
-
-    pub fn give_back(&mut self, entry: CursorEntry) {
-        *self.entries.entry_mut() = entry;
     }
 
     pub fn index(&self) -> usize {
