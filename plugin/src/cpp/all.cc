@@ -1,0 +1,16 @@
+/* All sources in one unit: reading the server's headers once for each of them takes most of a minute. */
+
+#include "binlog.cc"
+#include "binlog_scan.cc"
+#include "plugin.cc"
+#include "psi.cc"
+#include "hton.cc"
+#include "handler_alter.cc"
+#include "handler_ddl.cc"
+#include "handler_plan.cc"
+#include "handler_read.cc"
+#include "handler_write.cc"
+#include "describe.cc"
+#include "collation.cc"
+#include "table_writes.cc"
+#include "server_release.cc"
