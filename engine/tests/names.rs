@@ -13,10 +13,10 @@ use std::collections::{BTreeMap, BTreeSet};
 /// - `RawMutex`, `RawRwLock`, `Handle`: one takes the place of the other in the simulator;
 /// - the rest are parts of one algorithm each, and their words are those of its text.
 #[rustfmt::skip]
-const SHARED: [&str; 40] = [
+const SHARED: [&str; 39] = [
     "Aside", "Bug", "Builder", "Chunk", "Counters", "Cut", "Directory", "Fate", "Found", "Handle", "Held",
     "Inner", "Kind", "Known", "Level", "Mark", "Measured", "Need", "Outcome", "Pace", "Packed",
-    "Place", "Places", "Progress", "RawMutex", "RawRwLock", "Reading", "Seen", "Shard", "Slot", "Span",
+    "Place", "Places", "Progress", "RawMutex", "RawRwLock", "Reading", "Seen", "Shard", "Slot",
     "State", "Stored", "Sums", "Tail", "Trace", "Verdict", "View", "Waiter", "Written",
 ];
 

@@ -42,6 +42,18 @@ impl AlignedBuf {
         let Some(start) = NonNull::new(start) else { handle_alloc_error(layout) };
         AlignedBuf { start, layout }
     }
+
+    pub fn words(&self) -> &[u64] {
+        // SAFETY: as in `deref`; a block is a multiple of a word and aligned to it, and any bytes are a number.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr().cast(), self.layout.size() / 8) }
+    }
+
+    pub fn words_mut(&mut self) -> &mut [u64] {
+        // SAFETY: as above, and `&mut self` makes the access unique.
+        unsafe {
+            std::slice::from_raw_parts_mut(self.start.as_ptr().cast(), self.layout.size() / 8)
+        }
+    }
 }
 
 fn is_mapped(layout: Layout) -> bool {

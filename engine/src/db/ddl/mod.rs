@@ -15,6 +15,7 @@ mod durability;
 mod encryption;
 mod index_build;
 mod row_tree;
+mod sort_memory;
 pub(super) mod sorter;
 mod statements;
 mod table_load;

@@ -4,6 +4,7 @@
 //! The file is nobody's after a crash: opening the engine removes it. Its bytes are read by the
 //! process that wrote them, so they have no checksum, and what hides them is a key in memory.
 
+use super::sort_memory::SortMemory;
 use crate::base::codec::{put_varint, Reader};
 use crate::base::{Error, Result};
 use crate::btree::TreeBytes;
@@ -17,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Of one sorter; an ALTER TABLE has one for each new index. Those of tests spill soon.
-pub(in crate::db) const MEMORY_BYTES: usize = if SIMULATED || cfg!(test) { 256 } else { 16 << 20 };
+pub(in crate::db) const MEMORY_BYTES: usize = if SIMULATED || cfg!(test) { 160 } else { 16 << 20 };
 /// Read from each run at a time, while there are few.
 const READ_BYTES_MAX: usize = if SIMULATED { 512 } else { 256 << 10 };
 const READ_BYTES_MIN: usize = 512;
@@ -79,14 +80,6 @@ impl Drop for Spill {
     }
 }
 
-/// An entry in memory: where its key and its value begin, and its end.
-#[derive(Clone, Copy)]
-struct Span {
-    key: usize,
-    value: usize,
-    end: usize,
-}
-
 pub(in crate::db) struct Sorter {
     os: Arc<dyn Os>,
     path: PathBuf,
@@ -95,8 +88,7 @@ pub(in crate::db) struct Sorter {
     hides: bool,
     /// Told what the file takes.
     counted: Arc<TreeBytes>,
-    bytes: Vec<u8>,
-    spans: Vec<Span>,
+    memory: SortMemory,
     spill: Option<Spill>,
     runs: Vec<Range<u64>>,
 }
@@ -109,8 +101,7 @@ impl Sorter {
             memory_bytes,
             hides: false,
             counted: Arc::default(),
-            bytes: Vec::new(),
-            spans: Vec::new(),
+            memory: SortMemory::new(memory_bytes),
             spill: None,
             runs: Vec::new(),
         }
@@ -125,21 +116,21 @@ impl Sorter {
     }
 
     pub fn push(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        let start = self.bytes.len();
-        self.bytes.extend_from_slice(key);
-        self.bytes.extend_from_slice(value);
-        self.spans.push(Span { key: start, value: start + key.len(), end: self.bytes.len() });
-        if self.bytes.len() + self.spans.len() * size_of::<Span>() >= self.memory_bytes {
+        if !self.memory.push(key, value) {
             self.spill_run()?;
+            self.memory.push(key, value);
         }
-        Ok(())
+        match self.memory.is_full() {
+            true => self.spill_run(),
+            false => Ok(()),
+        }
     }
 
     /// Everything in order; entries with the same key in any.
     pub fn finish(mut self) -> Result<Sorted> {
-        self.sort();
-        let Sorter { bytes, spans, spill, runs, memory_bytes, .. } = self;
-        let mut sorted = Sorted { bytes, spans, next: 0, heads: BinaryHeap::new(), spill };
+        self.memory.sort();
+        let Sorter { memory, spill, runs, memory_bytes, .. } = self;
+        let mut sorted = Sorted { memory, next: 0, heads: BinaryHeap::new(), spill };
         let room = memory_bytes / runs.len().max(1);
         let forgotten = usize::from(planted::is(Bug::SortedRunForgotten));
         for run in runs.into_iter().skip(forgotten) {
@@ -152,14 +143,8 @@ impl Sorter {
         Ok(sorted)
     }
 
-    fn sort(&mut self) {
-        let bytes = &self.bytes;
-        let key = |span: &Span| &bytes[span.key..span.value];
-        self.spans.sort_unstable_by(|a, b| key(a).cmp(key(b)));
-    }
-
     fn spill_run(&mut self) -> Result<()> {
-        self.sort();
+        self.memory.sort();
         if self.spill.is_none() {
             let file = self.os.open(&self.path, OpenMode { create: true, direct: false })?;
             let veil = if self.hides { Some(Veil::new(&*self.os)?) } else { None };
@@ -169,10 +154,12 @@ impl Sorter {
         let Some(spill) = &mut self.spill else { unreachable!("just made") };
         let begin = spill.len;
         let mut out = Vec::with_capacity(WRITE_BYTES.min(self.memory_bytes * 2));
-        for span in &self.spans {
-            put_varint(&mut out, (span.value - span.key) as u64);
-            put_varint(&mut out, (span.end - span.value) as u64);
-            out.extend_from_slice(&self.bytes[span.key..span.end]);
+        for at in 0..self.memory.count() {
+            let (key, value) = (self.memory.key(at), self.memory.value(at));
+            put_varint(&mut out, key.len() as u64);
+            put_varint(&mut out, value.len() as u64);
+            out.extend_from_slice(key);
+            out.extend_from_slice(value);
             if out.len() >= WRITE_BYTES {
                 spill.write(&mut out)?;
             }
@@ -181,8 +168,7 @@ impl Sorter {
             spill.write(&mut out)?;
         }
         self.runs.push(begin..spill.len);
-        self.bytes.clear();
-        self.spans.clear();
+        self.memory.clear();
         Ok(())
     }
 }
@@ -227,8 +213,7 @@ impl Ord for Head {
 
 pub(in crate::db) struct Sorted {
     /// The last run, which stayed in memory.
-    bytes: Vec<u8>,
-    spans: Vec<Span>,
+    memory: SortMemory,
     next: usize,
     heads: BinaryHeap<Head>,
     spill: Option<Spill>,
@@ -239,17 +224,16 @@ type Pair = (Vec<u8>, Vec<u8>);
 impl Sorted {
     /// Puts the next entry into `key` and `value`; false at the end.
     pub fn next(&mut self, key: &mut Vec<u8>, value: &mut Vec<u8>) -> Result<bool> {
-        let in_memory = self.spans.get(self.next).map(|span| &self.bytes[span.key..span.value]);
+        let in_memory = (self.next < self.memory.count()).then(|| self.memory.key(self.next));
         let from_run = match (self.heads.peek(), in_memory) {
             (None, None) => return Ok(false),
             (Some(head), Some(own)) => head.key.as_slice() < own,
             (head, _) => head.is_some(),
         };
         if !from_run {
-            let span = self.spans[self.next];
+            replace(key, self.memory.key(self.next));
+            replace(value, self.memory.value(self.next));
             self.next += 1;
-            replace(key, &self.bytes[span.key..span.value]);
-            replace(value, &self.bytes[span.value..span.end]);
             return Ok(true);
         }
         let Some(mut head) = self.heads.pop() else { unreachable!("it was looked at") };
