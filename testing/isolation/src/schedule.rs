@@ -205,7 +205,10 @@ impl<'a> Run<'a> {
         let Some(live) = self.sessions.get_mut(name) else { return };
         let Some(at) = live.pending.take() else { return };
         let step = &self.case.steps[at];
-        let released_by = live.was_waiting.then(|| self.case.steps[self.current].label.clone());
+        // A wait that ends with its own step is no step's release: the winner of a deadlock waits until the other
+        // one is rolled back, which may be over before anybody looks.
+        let was_released = live.was_waiting && at != self.current;
+        let released_by = was_released.then(|| self.case.steps[self.current].label.clone());
         let sorted = !matches!(&step.action, Action::Sql(sql) if is_ordered(sql));
         self.outcomes[at] = ended(&reply, sorted, released_by);
     }

@@ -72,14 +72,13 @@ const NEXT_SERIES: [TestStep; 4] = [
 
 /// Steps that run beside the one before them, as both wait more than they work. None of them fails because work
 /// is slow, but for one test of `backup`: what takes a moment there has two seconds.
-const BESIDE: [&str; 14] = [
+const BESIDE: [&str; 13] = [
     "loader",
     "tarball",
     "formats",
     "presets",
     "mariadb_backup",
     "types",
-    "binlog",
     "diff-3",
     "diff-5",
     "diff-sessions-2-6",
