@@ -63,7 +63,7 @@ impl Source<'_> {
     }
 }
 
-/// What the statement wants of rows, and the row that was read last.
+/// Reads rows as the statement wants them, and keeps the one that it read last.
 #[derive(Default)]
 pub(super) struct RowReader {
     pub keyread: Keyread,
@@ -104,7 +104,7 @@ impl RowReader {
         }
     }
 
-    /// What the engine is to read of entries of an index.
+    /// The columns that the engine reads of an entry of an index.
     pub fn wanted(&self, index: usize) -> Wanted<'_> {
         row::wanted_parts(index, &self.wanted)
     }
