@@ -5,8 +5,8 @@
 //! written when it holds enough changes to be worth it, or when the redo window asks for the oldest of
 //! them ([`Pool::want_images_before`]). When memory for changes runs out, a page with few of them
 //! leaves a delta in the log in place of them ([`super::delta`]), and else an image: the fuller the
-//! memory, the fewer bytes are few. The changes of all pages take about half of the pool at most, and
-//! frames get what is left ([`Pool::capacity`]).
+//! memory, the fewer bytes are few. The changes of all pages take about three fifths of the pool at most,
+//! and frames get what is left ([`Pool::capacity`]).
 
 use super::frame::WriteGuard;
 use super::pool::{Pool, FRAMES_MIN};
@@ -17,8 +17,8 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 /// So many bytes of changes of one page are worth its image. The simulator's changes are long.
 const WORTH_BYTES: usize = if SIMULATED { PAGE_BYTES } else { PAGE_BYTES / 4 };
 /// Percent of the pool that changes may take, and of that share from which on it gets scarce.
-const SHARE_PERCENT: usize = 50;
-const SCARCE_PERCENT: usize = if SIMULATED { 10 } else { 75 };
+const SHARE_PERCENT: usize = 60;
+const SCARCE_PERCENT: usize = if SIMULATED { 10 } else { 90 };
 /// By this part of their share frames may exceed it with deltas, which free memory: they need whole lists.
 const EXCESS_SHARE: usize = 8;
 /// Frames gather while the store has at least this share of the pages that memory could hold.

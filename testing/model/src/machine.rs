@@ -20,6 +20,9 @@ pub enum Victim {
     Most,
     /// The one whose first change is the oldest.
     Oldest,
+    /// As the engine does it: one that is evicted, if its changes are worth an image. Beyond so many
+    /// percent of the memory fewer and fewer are.
+    Evicted { scarce: u64 },
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -62,6 +65,8 @@ struct Page {
 }
 
 const NEVER: u64 = u64::MAX;
+/// As in the engine (`buffer/gather.rs`).
+const WORTH_BYTES: u64 = 16_384 / 4;
 const CLEAN: Page = Page { changes: 0, bytes: 0, first: NEVER, delta: 0 };
 /// Shares of the engine: frames kept free, frames that may be dirty.
 const RESERVE_SHARE: usize = 16;
@@ -209,7 +214,7 @@ impl Machine {
 
     fn note_most(&mut self, page: u32, bytes: u32) {
         let PagePolicy::Owed(OwedPolicy { victim, .. }) = self.policy.pages else { return };
-        if victim == Victim::Oldest {
+        if !matches!(victim, Victim::Most | Victim::MostInMemory) {
             return;
         }
         if self.most_framed.len() > 4 * self.pages.len() + 1024 {
@@ -236,7 +241,7 @@ impl Machine {
         };
         let age = self.lsn - first;
         // An image is worth it when the changes are as long; and when it is due soon anyway.
-        let is_long = bytes >= workload.image_bytes(page);
+        let is_long = bytes >= self.owed_bytes_max(owed).unwrap_or(workload.image_bytes(page));
         let is_due = owed.early < 100 && age > self.policy.window_bytes / 100 * owed.early;
         if is_long || is_due {
             self.totals.evicted += 1;
@@ -246,6 +251,15 @@ impl Machine {
             self.most_evicted.push((bytes, page));
         }
         self.clock.remove(page);
+    }
+
+    /// Bytes of changes that are worth an image, if memory decides that.
+    fn owed_bytes_max(&self, owed: OwedPolicy) -> Option<u32> {
+        let Victim::Evicted { scarce } = owed.victim else { return None };
+        let budget = self.policy.pool_bytes / 100 * owed.share;
+        let scarce = budget / 100 * scarce;
+        let left = budget.saturating_sub(self.owed_bytes.max(scarce));
+        Some((WORTH_BYTES * left / (budget - scarce)) as u32)
     }
 
     fn write_image(&mut self, page: u32, workload: &Workload) {
@@ -342,8 +356,10 @@ impl Machine {
     }
 
     fn memory_victim(&mut self, victim: Victim) -> Option<u32> {
-        if victim == Victim::Oldest {
-            return self.take_oldest(NEVER);
+        match victim {
+            Victim::Oldest => return self.take_oldest(NEVER),
+            Victim::Evicted { .. } => return None,
+            Victim::Most | Victim::MostInMemory => {}
         }
         let framed = Self::top(&mut self.most_framed, &self.pages, |page| self.clock.holds(page));
         if let (Some((_, page)), Victim::MostInMemory) = (framed, victim) {

@@ -18,7 +18,7 @@ use std::io::Write;
 /// Predicts bytes written per transaction, by workload and policy of the page store
 #[derive(Parser)]
 struct Args {
-    /// today, monte-carlo, window, victim, gc, codec, workloads, small-pool or deltas; without one, all
+    /// today, monte-carlo, window, built, victim, gc, codec, workloads, small-pool or deltas; without one, all
     #[arg(long, value_delimiter = ',')]
     table: Vec<String>,
     /// Another seed means other keys

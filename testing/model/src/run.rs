@@ -28,8 +28,8 @@ pub struct Case {
     pub window_percent: u64,
     pub codec: Codec,
     pub log_codec: LogCodec,
-    /// The window counts the log before compression, as the engine does.
-    pub plain_window: bool,
+    /// The window counts at least half of the log before compression, as the engine does.
+    pub half_plain_window: bool,
     pub pages: PagePolicy,
     pub store: StorePolicy,
     pub seed: u64,
@@ -50,7 +50,7 @@ impl Case {
             window_percent: 40,
             codec: Codec::Lz4,
             log_codec: LogCodec::Plain,
-            plain_window: false,
+            half_plain_window: false,
             pages: PagePolicy::Today,
             store: StorePolicy::today(),
             seed,
@@ -86,11 +86,12 @@ impl Case {
     /// Of the log as it is written.
     fn window_bytes(&self) -> u64 {
         let bytes = self.log_bytes / 100 * self.window_percent;
-        if !self.plain_window {
+        if !self.half_plain_window {
             return bytes;
         }
         let log = self.workload().log_sizes();
-        bytes * log.written(self.log_codec) / log.plain
+        let written = log.written(self.log_codec);
+        bytes * written / written.max(log.plain / 2)
     }
 
     fn workload(&self) -> Workload {

@@ -104,15 +104,26 @@ fn window(seed: u64) -> Vec<Case> {
     cases
 }
 
-/// As the engine counts its window, with the log's default compression.
+/// As the engine is, by the memory for changes and where it gets scarce.
 fn built(seed: u64) -> Vec<Case> {
+    let data = [
+        ("update_non_index", rows(Keys::Uniform, false)),
+        ("update_index", rows(Keys::Uniform, true)),
+        ("zipf 0.8", rows(Keys::Zipf(0.8), false)),
+        ("512 bytes", long_rows(false)),
+        ("TPC-C 10", Data::Tpcc { warehouses: 10 }),
+    ];
     let mut cases = Vec::new();
-    for (name, index) in [("update_non_index", false), ("update_index", true)] {
-        for percent in [60, 70, 80, 85, 90] {
-            let label = format!("{name}, window {percent} % of the plain log");
-            cases.push(Case::owed(&label, seed).with(|case| {
-                (case.data, case.window_percent) = (rows(Keys::Uniform, index), percent);
-                (case.log_codec, case.plain_window) = (LogCodec::Zstd, true);
+    for (name, data) in data {
+        for (share, scarce) in [(50, 75), (50, 90), (60, 75), (60, 90), (70, 90)] {
+            let label = format!("{name}, {share} % owed, scarce beyond {scarce} %");
+            let case = Case::owed(&label, seed).with_owed(|owed| {
+                (owed.share, owed.victim) = (share, Victim::Evicted { scarce });
+                owed.early = 100;
+            });
+            cases.push(case.with(|case| {
+                (case.data, case.window_percent) = (data, 85);
+                (case.log_codec, case.half_plain_window) = (LogCodec::Zstd, true);
                 case.store = StorePolicy::by_lifetime(160);
             }));
         }
