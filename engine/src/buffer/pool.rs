@@ -525,16 +525,14 @@ impl Pool {
 }
 
 fn touch(shard: &mut Shard, page: PageId, again: bool) -> Option<&Slot> {
+    let place = shard.place_of(page)?;
     shard.hits += 1;
-    let Some(slot) = shard.get(page) else {
-        shard.hits -= 1;
-        return None;
-    };
+    let slot = &shard.slots[place];
     // Usually set already: a load leaves the cache line shared.
     if again && !slot.meta.referenced.load(Relaxed) {
         slot.meta.referenced.store(true, Relaxed);
     }
-    shard.get(page)
+    Some(slot)
 }
 
 fn capacity_frames(bytes: usize) -> usize {

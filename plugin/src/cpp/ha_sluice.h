@@ -77,7 +77,7 @@ enum
 /* sluice_encrypt, as in sluice_config. */
 uint32_t sluice_encrypts();
 extern ha_create_table_option sluice_table_options[];
-/* False and an error if the text is none. */
+/* As sluice_config has it; false if the text names none. */
 bool sluice_compression(const char *text, uint32_t *to);
 
 /* The session of a THD, made when it is first needed; null after an error. */

@@ -91,7 +91,10 @@ int ha_sluice::create(const char *name, TABLE *form, HA_CREATE_INFO *info)
   uint32_t compression= SLUICE_COMPRESSION_DEFAULT;
   const ha_table_option_struct *options= form->s->option_struct;
   if (options && options->compression && !sluice_compression(options->compression, &compression))
+  {
+    my_error(ER_WRONG_VALUE_FOR_VAR, MYF(0), "COMPRESSION", options->compression);
     return HA_WRONG_CREATE_OPTION;
+  }
   uint32_t flags= info->tmp_table() ? SLUICE_CREATE_TEMPORARY : 0;
   if (options && options->encrypted == SLUICE_ENCRYPTED_YES)
     flags|= SLUICE_CREATE_ENCRYPTED;
@@ -120,10 +123,7 @@ bool sluice_compression(const char *text, uint32_t *to)
     char *end= nullptr;
     long level= strncasecmp(text, "zstd:", 5) ? 0 : strtol(text + 5, &end, 10);
     if (!end || *end || !my_isdigit(&my_charset_latin1, text[5]) || level < 1 || level > 22)
-    {
-      my_error(ER_WRONG_VALUE_FOR_VAR, MYF(0), "COMPRESSION", text);
       return false;
-    }
     *to= 2 | uint32_t(level) << 8;
   }
   return true;

@@ -11,7 +11,7 @@ static ulonglong buffer_pool_size;
 static ulonglong log_capacity;
 static char *log_dir;
 static ulong flush_log_at_trx_commit;
-static ulong compression;
+static char *compression;
 static ulong log_compression;
 static ulong space_amplification_pct;
 static ulong encrypt;
@@ -19,8 +19,6 @@ static ulong encryption_key_id;
 static ulong rotate_key_age;
 static my_bool page_deltas;
 
-static const char *compression_names[]= {"none", "lz4", "zstd", NullS};
-static TYPELIB compression_typelib= {3, "compression", compression_names, nullptr};
 static const char *log_compression_names[]= {"none", "lz4", "zstd", "auto", NullS};
 static TYPELIB log_compression_typelib=
   {4, "log_compression", log_compression_names, nullptr};
@@ -102,9 +100,9 @@ static MYSQL_THDVAR_ULONGLONG(bulk_insert_size, PLUGIN_VAR_RQCMDARG,
     "transaction ends. Index entries count as at least 80 bytes",
     nullptr, nullptr, 1ULL << 20, 0, ULONGLONG_MAX, 1);
 
-static MYSQL_SYSVAR_ENUM(compression, compression, PLUGIN_VAR_READONLY | PLUGIN_VAR_RQCMDARG,
-    "Compression of pages on disk: none, lz4 or zstd", nullptr, nullptr, 1,
-    &compression_typelib);
+static MYSQL_SYSVAR_STR(compression, compression, PLUGIN_VAR_READONLY | PLUGIN_VAR_RQCMDARG,
+    "Compression of the pages of new tables, as COMPRESSION of a table: none, lz4, zstd (level 3) or "
+    "zstd:N (1 to 22)", nullptr, nullptr, "lz4");
 
 static MYSQL_SYSVAR_ENUM(log_compression, log_compression, PLUGIN_VAR_RQCMDARG,
     "Compression of what is written to the Sluice log from now on: none, lz4, zstd (level 1), or "
@@ -323,7 +321,13 @@ int sluice_plugin_start(void *hton)
   config.buffer_pool_bytes= buffer_pool_size;
   config.log_capacity_bytes= log_capacity;
   config.flush_at_commit= uint32_t(flush_log_at_trx_commit);
-  config.compression= uint32_t(compression);
+  if (!compression || !sluice_compression(compression, &config.compression))
+  {
+    sql_print_error("Sluice: cannot start: sluice_compression is '%s', and must be none, lz4, zstd or "
+                    "zstd:N with a level N from 1 to 22", compression ? compression : "");
+    sluice_binlog_refuse_server(hton);
+    return 1;
+  }
   config.log_compression= uint32_t(log_compression);
   config.space_amplification_pct= uint32_t(space_amplification_pct);
   config.encrypts= uint32_t(encrypt);

@@ -145,8 +145,8 @@ typedef struct sluice_config
   uint64_t buffer_pool_bytes;
   uint64_t log_capacity_bytes;
   uint32_t flush_at_commit; /* 0, 1, 2 */
-  uint32_t compression;     /* 0 none, 1 lz4, 2 zstd */
-  uint32_t log_compression; /* the same, and 3 auto */
+  uint32_t compression;     /* 0 none, 1 lz4, 2 zstd; its level in the second byte */
+  uint32_t log_compression; /* 0 none, 1 lz4, 2 zstd, 3 auto */
   uint32_t space_amplification_pct;
   uint32_t encrypts;          /* SLUICE_ENCRYPT_*: what is written from now on */
   uint32_t encryption_key_id; /* under the newest version of this key */
@@ -315,7 +315,7 @@ int32_t sluice_table_writes(sluice_writes_row row, void *context);
 int32_t sluice_interrupt(uint64_t session);
 
 /* Tables by name "database/table" */
-/* compression: method as in sluice_config, level in the second byte, or SLUICE_COMPRESSION_DEFAULT */
+/* compression: as in sluice_config, or SLUICE_COMPRESSION_DEFAULT */
 /* thd: asked whether it was killed, while there is no room in the log. 0: nobody's */
 int32_t sluice_create_table(uint64_t thd, const char *name, const sluice_table *table,
                             uint64_t autoinc_start, uint32_t compression, uint32_t flags);

@@ -49,6 +49,7 @@ fn main() -> ExitCode {
         works_for_another_user,
         runs_the_engine,
         gives_space_back,
+        knows_levels_of_compression,
         refuses_a_plugin_of_another_release,
     ];
     suite::run(&tests, || {
@@ -381,6 +382,38 @@ fn gives_space_back(w: &mut World) {
     assert_eq!(home.sql("SELECT COUNT(*), SUM(LENGTH(v)) FROM test.large"), "60000\t60000000");
     assert_eq!(home.sql("SELECT COUNT(*) FROM test.kept"), "1000");
     home.stop();
+}
+
+/// `sluice_compression` takes what a table's COMPRESSION does, and nothing else.
+fn knows_levels_of_compression(w: &mut World) {
+    if !w.tool.has_plugin("ha_sluice.so") {
+        skip("the plugin is not installed in the prefix");
+    }
+    // Random digits: there are no repetitions for LZ4 to find.
+    let live_bytes = |compression: &str| -> u64 {
+        let home = w.tool.home(&compression.replace(':', "-"));
+        let option = format!("--sluice-compression={compression}");
+        home.start(&[&option]);
+        assert_eq!(home.sql("SELECT @@sluice_compression"), compression);
+        home.sql(
+            "CREATE DATABASE test;
+             CREATE TABLE test.digits (id INT PRIMARY KEY, v VARCHAR(400)) ENGINE=Sluice;
+             INSERT INTO test.digits SELECT seq, CONCAT(RAND(), RAND(), RAND(), RAND(), RAND(), RAND())
+             FROM test.seq_1_to_20000",
+        );
+        home.stop();
+        home.start(&[&option]);
+        let live = home.sql("SHOW GLOBAL STATUS LIKE 'Sluice_store_live_bytes'");
+        home.stop();
+        live.split('\t').nth(1).expect("a value").parse().expect("a number")
+    };
+    let (lz4, zstd) = (live_bytes("LZ4"), live_bytes("zstd:1"));
+    assert!(zstd < lz4 * 3 / 4, "{zstd} and {lz4}");
+    let home = w.tool.home("no-level");
+    for wrong in ["zstd:23", "snappy", ""] {
+        run(&mut home.server("start", &["--", &format!("--sluice-compression={wrong}")]))
+            .refuses("must be none, lz4, zstd or zstd:N with a level N from 1 to 22");
+    }
 }
 
 /// The reason names both releases, which the server's own message does not.
