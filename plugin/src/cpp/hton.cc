@@ -366,18 +366,40 @@ const sluice_host sluice_host_of_server= {
     host_key_newest,    host_key,
 };
 
-static my_bool make_permanent(THD *, plugin_ref plugin, void *hton)
+struct Library
+{
+  const void *hton;
+  const st_plugin_dl *file;
+};
+
+static my_bool find_library(THD *, plugin_ref plugin, void *to)
+{
+  Library *library= static_cast<Library *>(to);
+  const st_plugin_int *found= plugin_ref_to_int(plugin);
+  if (found->data == library->hton)
+    library->file= found->plugin_dl;
+  return 0;
+}
+
+static my_bool make_permanent(THD *, plugin_ref plugin, void *file)
 {
   st_plugin_int *found= plugin_ref_to_int(plugin);
-  if (found->data == hton)
+  if (found->plugin_dl == file)
     found->load_option= PLUGIN_FORCE_PLUS_PERMANENT;
   return 0;
 }
 
-/* Its threads and sessions live until the server ends: UNINSTALL is refused (error 1702). */
+/*
+  Its threads and sessions live until the server ends: UNINSTALL is refused (error 1702). With all plugins
+  of the file: UNINSTALL SONAME would remove those that it may, and then be refused.
+*/
 void sluice_stay_loaded(handlerton *hton)
 {
-  plugin_foreach_with_mask(nullptr, make_permanent, MYSQL_STORAGE_ENGINE_PLUGIN, ~0U, hton);
+  Library library= {hton, nullptr};
+  plugin_foreach_with_mask(nullptr, find_library, MYSQL_STORAGE_ENGINE_PLUGIN, ~0U, &library);
+  if (library.file)
+    plugin_foreach_with_mask(nullptr, make_permanent, MYSQL_ANY_PLUGIN, ~0U,
+                             const_cast<st_plugin_dl *>(library.file));
 }
 
 void sluice_fill_hton(handlerton *hton)
