@@ -50,7 +50,6 @@ pub fn compression_of(code: u32) -> Option<Compression> {
     match (code & 0xff, code >> 8 & 0xff) {
         (0, _) => Some(Compression::None),
         (1, _) => Some(Compression::Lz4),
-        (2, 0) => Some(Compression::Zstd(3)),
         (2, level) => Some(Compression::Zstd(level as i32)),
         _ => None,
     }
