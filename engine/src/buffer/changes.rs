@@ -6,7 +6,6 @@
 //! a page without a frame then owes the delta in its place.
 
 use crate::base::Lsn;
-use crate::os::SIMULATED;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::Arc;
 
@@ -40,9 +39,9 @@ impl Changes {
     }
 
     /// Grows by less than a vector would: thousands of frames have lists, and what none uses is missed by
-    /// the others. The simulator has them grow as they like, since its memory is to be scarce.
+    /// the others.
     fn make_room(&mut self, bytes: usize) {
-        if !SIMULATED && self.bytes.capacity() - self.bytes.len() < bytes {
+        if self.bytes.capacity() - self.bytes.len() < bytes {
             self.bytes.reserve_exact(bytes.max(self.bytes.len() / GROWTH_SHARE));
         }
     }

@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 const WORTH_BYTES: usize = if SIMULATED { PAGE_BYTES } else { PAGE_BYTES / 4 };
 /// Percent of the pool that changes may take, and of that share from which on it gets scarce. Where it is
 /// scarce pages leave deltas, which the simulator is to see often.
-const SHARE_PERCENT: usize = if SIMULATED { 50 } else { 60 };
+const SHARE_PERCENT: usize = if SIMULATED { 40 } else { 60 };
 const SCARCE_PERCENT: usize = if SIMULATED { 10 } else { 90 };
 /// By this part of their share frames may exceed it with deltas, which free memory: they need whole lists.
 const EXCESS_SHARE: usize = 8;
