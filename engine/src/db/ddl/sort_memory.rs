@@ -48,15 +48,18 @@ impl SortMemory {
         self.end + self.count * PLACE_BYTES >= self.memory_bytes
     }
 
-    /// False: it has no room beside the others. Alone, an entry may be larger than the memory.
-    pub fn push(&mut self, key: &[u8], value: &[u8]) -> bool {
+    /// Whether the entry has room beside the others. Alone, it may be larger than the memory.
+    pub fn has_room(&self, key: &[u8], value: &[u8]) -> bool {
+        self.end + key.len() + LENGTH_BYTES_MAX + value.len() <= self.bytes.len() || self.count == 0
+    }
+
+    /// Of an entry that has room.
+    pub fn push(&mut self, key: &[u8], value: &[u8]) {
         self.scratch.clear();
         put_varint(&mut self.scratch, value.len() as u64);
         let end = self.end + key.len() + self.scratch.len() + value.len();
-        if end > self.bytes.len() && self.count > 0 {
-            return false;
-        }
         if end > self.bytes.len() {
+            assert_eq!(self.count, 0, "an entry without room beside others");
             self.bytes = AlignedBuf::new(end);
         }
         let mut to = &mut self.bytes[self.end..end];
@@ -67,7 +70,6 @@ impl SortMemory {
         }
         self.places.words_mut()[self.count] = (self.end as u64) << 32 | key.len() as u64;
         (self.end, self.count) = (end, self.count + 1);
-        true
     }
 
     pub fn sort(&mut self) {

@@ -116,10 +116,10 @@ impl Sorter {
     }
 
     pub fn push(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        if !self.memory.push(key, value) {
+        if !self.memory.has_room(key, value) {
             self.spill_run()?;
-            self.memory.push(key, value);
         }
+        self.memory.push(key, value);
         match self.memory.is_full() {
             true => self.spill_run(),
             false => Ok(()),
