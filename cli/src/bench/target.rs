@@ -251,6 +251,8 @@ impl Target {
             "sluice_compression",
             "sluice_persist_binlog_to_redo",
             "rocksdb_block_cache_size",
+            "rocksdb_use_direct_reads",
+            "rocksdb_use_direct_io_for_flush_and_compaction",
             "max_connections",
         ];
         let pairs = names.iter().filter_map(|n| Some((n.to_string(), json!(variables.text(n)?))));
@@ -408,7 +410,7 @@ fn connections_suffice(
 }
 
 /// The same for every engine: each commit is durable, in the engine and in the binlog, before it
-/// is acknowledged; pools and logs of one size.
+/// is acknowledged; pools and logs of one size, data files past the kernel's cache.
 fn server_options(engine: &str, plan: &Plan) -> Vec<String> {
     let mut options = vec![
         "--max-prepared-stmt-count=1048576".to_string(),
@@ -433,6 +435,9 @@ fn server_options(engine: &str, plan: &Plan) -> Vec<String> {
         options.push("--plugin-load-add=ha_rocksdb.so".to_string());
         options.push(format!("--loose-rocksdb-block-cache-size={pool}M"));
         options.push("--loose-rocksdb-flush-log-at-trx-commit=1".to_string());
+        // As InnoDB's O_DIRECT: else the kernel's cache serves it, which no parameter bounds.
+        options.push("--loose-rocksdb-use-direct-reads=1".to_string());
+        options.push("--loose-rocksdb-use-direct-io-for-flush-and-compaction=1".to_string());
     } else {
         options.push(format!("--loose-sluice-buffer-pool-size={pool}M"));
         options.push(format!("--loose-sluice-log-capacity={log}M"));
