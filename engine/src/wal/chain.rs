@@ -59,12 +59,13 @@ pub(super) fn follow(
         incarnation: 0,
         oldest: Oldest::None,
     };
-    let mut end = chain.unpack().visit(from, visit)?;
+    let mut batches = Batches::default();
+    let mut end = chain.unpack(&mut batches).visit(from, visit)?;
     if end.is_none() {
         end = follow_beside(&chain, from, visit)?;
     }
     while end.is_none() {
-        end = chain.unpack().visit(from, visit)?;
+        end = chain.unpack(&mut batches).visit(from, visit)?;
     }
     match end {
         Some(end) if end.lsn >= from => Ok(end),
@@ -79,8 +80,9 @@ fn follow_beside(chain: &Chain, from: u64, visit: Visit<'_>) -> Result<Option<Ch
     let mut sender = Sender { queue: Arc::clone(&queue), chain: chain.clone() };
     let Ok(thread) = sync::spawn("sluice-unpack", move || sender.run()) else { return Ok(None) };
     let end = loop {
-        match queue.take().visit(from, visit) {
-            Ok(None) => {}
+        let mut batches = queue.take();
+        match batches.visit(from, visit) {
+            Ok(None) => queue.give_back(batches),
             end => break end,
         }
     };
@@ -98,6 +100,7 @@ pub(super) struct ChainEnd {
 }
 
 /// Some batches, one after the other, as they were in memory.
+#[derive(Default)]
 struct Batches {
     bytes: Vec<u8>,
     /// Each with the end of its bytes.
@@ -108,13 +111,13 @@ struct Batches {
 
 impl Batches {
     /// Visits its records. Answers the end if it is the last one.
-    fn visit(self, from: u64, visit: Visit<'_>) -> Result<Option<ChainEnd>> {
+    fn visit(&mut self, from: u64, visit: Visit<'_>) -> Result<Option<ChainEnd>> {
         let mut begin = 0;
-        for (header, end) in self.batches {
-            visit_records(&header, &self.bytes[begin..end], from, u64::MAX, visit)?;
-            begin = end;
+        for (header, end) in &self.batches {
+            visit_records(header, &self.bytes[begin..*end], from, u64::MAX, visit)?;
+            begin = *end;
         }
-        self.end.transpose()
+        self.end.take().transpose()
     }
 }
 
@@ -131,22 +134,23 @@ struct Chain {
 }
 
 impl Chain {
-    /// The next batches, until they are enough or the chain ends.
-    fn unpack(&mut self) -> Batches {
+    /// The next batches in place of those in `unpacked`, until they are enough or the chain ends.
+    fn unpack<'b>(&mut self, unpacked: &'b mut Batches) -> &'b mut Batches {
         let segments = Arc::clone(&self.segments);
-        self.unpack_with(&mut Scanner::new(&segments, segments.end()))
+        self.unpack_with(&mut Scanner::new(&segments, segments.end()), unpacked);
+        unpacked
     }
 
-    fn unpack_with(&mut self, scanner: &mut Scanner<'_>) -> Batches {
-        let mut unpacked = Batches { bytes: Vec::new(), batches: Vec::new(), end: None };
+    fn unpack_with(&mut self, scanner: &mut Scanner<'_>, unpacked: &mut Batches) {
+        unpacked.bytes.clear();
+        unpacked.batches.clear();
         while unpacked.end.is_none() && unpacked.bytes.len() < TOGETHER_BYTES {
-            match self.add_batch(scanner, &mut unpacked) {
+            match self.add_batch(scanner, unpacked) {
                 Ok(true) => {}
                 Ok(false) => unpacked.end = Some(Ok(self.end())),
                 Err(error) => unpacked.end = Some(Err(error)),
             }
         }
-        unpacked
     }
 
     /// False: the chain ends here.
@@ -156,7 +160,7 @@ impl Chain {
             return Ok(false);
         }
         self.segments.positions.note(&header);
-        unpacked.bytes.extend_from_slice(scanner.bytes(&header)?);
+        scanner.add_bytes(&header, &mut unpacked.bytes)?;
         unpacked.batches.push((header, unpacked.bytes.len()));
         let under = self.segments.cipher.as_ref().and_then(|cipher| cipher.writes_under());
         self.oldest = self.oldest.min(Oldest::of(scanner.key(&header)?, under));
@@ -179,6 +183,8 @@ struct Queue {
 #[derive(Default)]
 struct Waiting {
     waiting: VecDeque<Batches>,
+    /// The memory of some that the caller has seen.
+    seen: Vec<Batches>,
     /// Nobody takes more.
     stopped: bool,
 }
@@ -213,6 +219,11 @@ impl Queue {
         }
     }
 
+    /// The caller has seen these: their memory goes round.
+    fn give_back(&self, batches: Batches) {
+        self.state.lock().seen.push(batches);
+    }
+
     fn stop(&self) {
         self.state.lock().stopped = true;
         self.changed.notify_all();
@@ -230,7 +241,8 @@ impl Sender {
         let segments = Arc::clone(&self.chain.segments);
         let mut scanner = Scanner::new(&segments, segments.end());
         loop {
-            let batches = self.chain.unpack_with(&mut scanner);
+            let mut batches = self.queue.state.lock().seen.pop().unwrap_or_default();
+            self.chain.unpack_with(&mut scanner, &mut batches);
             let is_last = batches.end.is_some();
             if !self.queue.put(batches) || is_last {
                 return;
@@ -244,6 +256,6 @@ impl Drop for Sender {
         // After a panic it is the only one that the caller would wait for.
         let why = Error::Refused("reading the log ahead ended without a word".into());
         self.queue.state.lock().stopped = true;
-        self.queue.put(Batches { bytes: Vec::new(), batches: Vec::new(), end: Some(Err(why)) });
+        self.queue.put(Batches { end: Some(Err(why)), ..Batches::default() });
     }
 }

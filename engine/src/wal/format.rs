@@ -386,8 +386,8 @@ fn packed_of(word: u32) -> Option<Packed> {
     (word != 0).then_some(packed)
 }
 
-/// The verified packed or encrypted batch `bytes` as it was in memory, after room for its header and
-/// envelope, which nobody looks at: so records have the places that their LSNs tell.
+/// Adds to `out` the verified packed or encrypted batch `bytes` as it was in memory, after room for its header
+/// and envelope, which nobody looks at: so records have the places that their LSNs tell.
 pub(super) fn unpack(
     header: &BatchHeader,
     packed: Packed,
@@ -395,9 +395,9 @@ pub(super) fn unpack(
     cipher: Option<&Cipher>,
     out: &mut Vec<u8>,
 ) -> Result<()> {
-    out.clear();
-    out.resize(header.length as usize, 0);
-    let body = &mut out[header.body_at() as usize..];
+    let begin = out.len();
+    out.resize(begin + header.length as usize, 0);
+    let body = &mut out[begin + header.body_at() as usize..];
     let form = bytes.get(header.header_bytes() as usize..packed.bytes as usize).unwrap_or_default();
     let opened = match packed.is_encrypted {
         true => Some(cipher::decrypt_with(cipher, &header.tail(), form)?),

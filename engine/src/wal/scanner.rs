@@ -91,12 +91,27 @@ impl<'a> Scanner<'a> {
     /// The bytes of a batch found before as they were in memory, without padding. Nobody looks at
     /// those of its header.
     pub fn bytes(&mut self, header: &BatchHeader) -> Result<&[u8]> {
-        let Some(packed) = header.packed else { return self.stored(header) };
+        if header.packed.is_none() {
+            return self.stored(header);
+        }
         let mut unpacked = std::mem::take(&mut self.unpacked);
-        let cipher = self.segments.cipher.clone();
-        unpack(header, packed, self.stored(header)?, cipher.as_deref(), &mut unpacked)?;
+        unpacked.clear();
+        self.add_bytes(header, &mut unpacked)?;
         self.unpacked = unpacked;
         Ok(&self.unpacked)
+    }
+
+    /// Adds them to `out`.
+    pub fn add_bytes(&mut self, header: &BatchHeader, out: &mut Vec<u8>) -> Result<()> {
+        let segments = self.segments;
+        let stored = self.stored(header)?;
+        match header.packed {
+            Some(packed) => unpack(header, packed, stored, segments.cipher.as_deref(), out),
+            None => {
+                out.extend_from_slice(stored);
+                Ok(())
+            }
+        }
     }
 
     /// The key that a batch found before is encrypted under.
