@@ -59,7 +59,7 @@ pub use descend::Direction;
 pub use env::Env;
 pub use estimate::{RangeEstimate, TreeSize};
 pub use inspect::{describe_change, view_page, NodeView};
-pub use record::{decode_record, RECORD_TREE};
+pub use record::{decode_record, TreeRecord, RECORD_TREE};
 pub use scan::LeafEnd;
 pub use tree::{EntryEdit, Tree};
 pub use tree_bytes::{TreeBytes, TreeBytesNow};

@@ -11,7 +11,8 @@ use std::sync::Arc;
 
 /// In front of each change: its LSN and its length.
 pub(super) const HEAD_BYTES: usize = 12;
-/// A list grows by this part of itself at least.
+/// A list grows by this part of itself at least: by less than a vector would, because thousands of frames have
+/// lists, and what none uses is missed by the others.
 const GROWTH_SHARE: usize = 8;
 
 /// Changes of one page in the order of the log.
@@ -30,20 +31,20 @@ impl Changes {
     }
 
     pub fn push(&mut self, lsn: Lsn, change: &[u8]) {
+        self.push_growing(lsn, change, GROWTH_SHARE);
+    }
+
+    /// Grows by one `share`th of itself at least, if it has to.
+    pub(super) fn push_growing(&mut self, lsn: Lsn, change: &[u8], share: usize) {
         assert!(self.last <= lsn, "changes come in the order of the log");
         self.last = lsn;
-        self.make_room(HEAD_BYTES + change.len());
+        let bytes = HEAD_BYTES + change.len();
+        if self.bytes.capacity() - self.bytes.len() < bytes {
+            self.bytes.reserve_exact(bytes.max(self.bytes.len() / share));
+        }
         self.bytes.extend_from_slice(&lsn.0.to_le_bytes());
         self.bytes.extend_from_slice(&(change.len() as u32).to_le_bytes());
         self.bytes.extend_from_slice(change);
-    }
-
-    /// Grows by less than a vector would: thousands of frames have lists, and what none uses is missed by
-    /// the others.
-    fn make_room(&mut self, bytes: usize) {
-        if self.bytes.capacity() - self.bytes.len() < bytes {
-            self.bytes.reserve_exact(bytes.max(self.bytes.len() / GROWTH_SHARE));
-        }
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (Lsn, &[u8])> {

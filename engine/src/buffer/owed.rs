@@ -12,7 +12,7 @@ use super::frame::{Meta, WriteGuard};
 use super::owed_pages::{Apply, OwedPage};
 use super::pool::{page_lsn_of, Pool};
 use super::table::{Shard, SHARDS};
-use super::tail::Tail;
+use super::tail::{image_of, Tail};
 use crate::base::{Error, Lsn, PageId, Result, TreeId, CHECKED};
 use crate::os::planted::{self, Bug};
 use crate::os::sync::yield_now;
@@ -43,6 +43,7 @@ impl Pool {
     pub(super) fn insert_owed(&self, shard: &mut Shard, page: PageId, owed: OwedPage) {
         self.owed.count.fetch_add(1, SeqCst);
         self.owed.recovered.fetch_add(usize::from(owed.recovered), SeqCst);
+        self.owed.recovered_own.fetch_add(usize::from(self.is_recovered_own(&owed)), SeqCst);
         self.tally.change_bytes.fetch_add(owed.memory_bytes(), Relaxed);
         shard.owed.insert(page, owed);
     }
@@ -51,8 +52,13 @@ impl Pool {
         let owed = shard.owed.remove(page)?;
         self.owed.count.fetch_sub(1, SeqCst);
         self.owed.recovered.fetch_sub(usize::from(owed.recovered), SeqCst);
+        self.owed.recovered_own.fetch_sub(usize::from(self.is_recovered_own(&owed)), SeqCst);
         self.tally.change_bytes.fetch_sub(owed.memory_bytes(), Relaxed);
         Some(owed)
+    }
+
+    fn is_recovered_own(&self, owed: &OwedPage) -> bool {
+        owed.recovered && owed.tree.0 < self.first_owing_tree.load(Relaxed)
     }
 
     /// Nobody wants the page, or the store has it.
@@ -152,7 +158,11 @@ impl Pool {
     /// and round.
     pub fn next_owed(&self, limit: usize, end: TreeId) -> Vec<(PageId, TreeId)> {
         let mut found: Vec<(PageId, TreeId)> = Vec::new();
-        if self.recovered_pages() == 0 {
+        let known = match end.0 <= self.first_owing_tree.load(Relaxed) {
+            true => &self.owed.recovered_own,
+            false => &self.owed.recovered,
+        };
+        if known.load(SeqCst) == 0 {
             return found;
         }
         let last = PageId(self.owed.cursor.load(Relaxed));
@@ -200,7 +210,7 @@ impl Pool {
 
     /// The LSN of the page's image. Zero: it has none, or nothing is known of it now.
     pub fn image_of(&self, page: PageId) -> Lsn {
-        self.store.lsn_of(page).ok().flatten().unwrap_or(Lsn::ZERO)
+        image_of(&self.store, page)
     }
 
     /// Recovery gathered from the redo point on, whatever the image of a page holds. After this the

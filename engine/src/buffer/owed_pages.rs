@@ -82,9 +82,11 @@ pub type Apply = fn(&mut [u8], PageId, &[u8], Lsn) -> Result<()>;
 /// Counters that the owed pages of all shards share.
 #[derive(Default)]
 pub(super) struct Owed {
-    /// How many pages are owed to, and how many of them recovery found.
+    /// How many pages are owed to, and how many of them recovery found; of those, pages of trees that owe
+    /// nothing else ([`super::Pool::set_first_owing_tree`]).
     pub count: AtomicUsize,
     pub recovered: AtomicUsize,
+    pub recovered_own: AtomicUsize,
     /// Page after which the next batch begins.
     pub cursor: AtomicU64,
     pub applied: AtomicU64,

@@ -1,14 +1,21 @@
 //! Recovery gathers, from the log's tail and by page, the changes that the image of the page may lack.
 
-use super::changes::{Changes, Delta, HEAD_BYTES};
+use super::changes::{Changes, Delta};
 use super::owed_pages::ENTRY_BYTES;
 use crate::base::{IdMap, Lsn, PageId, TreeId};
 use crate::os::planted::{self, Bug};
+use crate::store::Store;
+use std::sync::Arc;
+
+/// A list grows by this part of itself at least while there is memory: by less takes longer.
+const GROWTH_SHARE: usize = 2;
 
 /// The changes of one page: those of a delta, and those after it.
 #[derive(Default)]
 pub(super) struct PageTail {
     pub tree: TreeId,
+    /// The LSN of the page's image in the store: none of its changes is needed.
+    image: Lsn,
     pub delta: Option<Delta>,
     pub changes: Changes,
 }
@@ -38,13 +45,14 @@ impl PageTail {
     /// Forgets what an image with this LSN holds.
     fn trim(&mut self, image: Lsn) {
         self.delta = self.delta.filter(|delta| delta.last > image);
-        if self.changes.first().is_some_and(|first| first <= image) {
-            self.changes = self.changes.after(image);
+        match self.changes.first() {
+            Some(first) if first <= image => self.changes = self.changes.after(image),
+            _ => self.changes.shrink(),
         }
     }
 
     fn memory_bytes(&self) -> usize {
-        ENTRY_BYTES + self.changes.len_bytes()
+        ENTRY_BYTES + self.changes.memory_bytes()
     }
 }
 
@@ -53,23 +61,48 @@ impl PageTail {
 pub struct Tail {
     pub(super) pages: IdMap<PageId, PageTail>,
     bytes: usize,
+    images: Option<Arc<Store>>,
+    /// Memory was short: lists grow as those of frames do.
+    is_lean: bool,
 }
 
 impl Tail {
-    /// To be called in the order of the log. `creates`: the change makes the page from nothing. One that a
-    /// delta has is passed over.
-    pub fn add(&mut self, tree: TreeId, page: PageId, lsn: Lsn, change: &[u8], creates: bool) {
-        let first = || PageTail { tree, changes: Changes::new(creates), ..PageTail::default() };
-        let known = self.pages.len();
-        let tail = self.pages.entry(page).or_insert_with(first);
-        if tail.delta.is_some_and(|delta| lsn <= delta.last) {
-            return;
-        }
-        tail.changes.push(lsn, change);
-        self.bytes += HEAD_BYTES + change.len() + ENTRY_BYTES * (self.pages.len() - known);
+    /// Without the changes that images in `store` hold.
+    pub fn over(store: &Arc<Store>) -> Tail {
+        Tail { images: Some(Arc::clone(store)), ..Tail::default() }
     }
 
-    /// A delta, in the order of the log as well.
+    /// All that it has. It goes on empty.
+    pub fn take(&mut self) -> Tail {
+        let images = self.images.clone();
+        std::mem::replace(self, Tail { images, ..Tail::default() })
+    }
+
+    /// To be called in the order of the log. `creates`: the change makes the page from nothing. One that the
+    /// page's image or a delta has is passed over; but not where the list can make the page from nothing, should
+    /// its image be damaged.
+    pub fn add(&mut self, tree: TreeId, page: PageId, lsn: Lsn, change: &[u8], creates: bool) {
+        let first = || {
+            let images = self.images.as_ref().filter(|_| !creates);
+            let image = images.map_or(Lsn::ZERO, |store| image_of(store, page));
+            let is_all = image > Lsn::ZERO && planted::is(Bug::ImageTakenForAll);
+            let image = if is_all { Lsn(u64::MAX) } else { image };
+            self.bytes += ENTRY_BYTES;
+            PageTail { tree, image, changes: Changes::new(creates), delta: None }
+        };
+        let tail = self.pages.entry(page).or_insert_with(first);
+        if lsn <= tail.image || tail.delta.is_some_and(|delta| lsn <= delta.last) {
+            return;
+        }
+        let known = tail.changes.memory_bytes();
+        match self.is_lean {
+            true => tail.changes.push(lsn, change),
+            false => tail.changes.push_growing(lsn, change, GROWTH_SHARE),
+        }
+        self.bytes += tail.changes.memory_bytes() - known;
+    }
+
+    /// A delta, in the order of the log as well. One that an image has does no harm.
     pub fn add_delta(&mut self, tree: TreeId, page: PageId, delta: Delta) {
         let known = self.pages.get(&page).map_or(0, PageTail::memory_bytes);
         let tail = self.pages.entry(page).or_default();
@@ -77,6 +110,16 @@ impl Tail {
         tail.take(delta);
         self.bytes += tail.memory_bytes();
         self.bytes -= known;
+    }
+
+    /// Gives back the memory that growing took ahead, and takes less from now on.
+    pub fn shrink(&mut self) {
+        self.is_lean = true;
+        self.bytes = 0;
+        for tail in self.pages.values_mut() {
+            tail.changes.shrink();
+            self.bytes += tail.memory_bytes();
+        }
     }
 
     /// Memory that the changes take, about.
@@ -98,4 +141,9 @@ impl Tail {
             is_owed
         });
     }
+}
+
+/// The LSN of the page's image. Zero: it has none, or nothing is known of it now.
+pub(super) fn image_of(store: &Store, page: PageId) -> Lsn {
+    store.lsn_of(page).ok().flatten().unwrap_or(Lsn::ZERO)
 }

@@ -417,6 +417,65 @@ fn what_cannot_be_applied_stays_owed_and_leaves_no_frame() {
     assert_eq!(pool.next_owed(9, TREE).len(), 0, "only of trees below");
 }
 
+/// Pages of trees that owe nothing else are counted apart: a search for them ends at once when there is none.
+#[test]
+fn owed_pages_of_the_engines_own_trees_are_found() {
+    let (_os, pool) = new_pool();
+    let own = TreeId(TREE.0 - 1);
+    pool.set_first_owing_tree(TREE);
+    let mut tail = Tail::default();
+    tail.add(own, PageId(8), Lsn(20), &[1], true);
+    tail.add(TREE, PageId(9), Lsn(30), &[1], true);
+    pool.owe(tail);
+    assert_eq!(
+        (pool.next_owed(9, own).len(), pool.next_owed(9, TREE)),
+        (0, vec![(PageId(8), own)])
+    );
+    pool.forget_owed(own);
+    assert_eq!(pool.next_owed(9, TREE).len(), 0);
+    assert_eq!(pool.next_owed(9, TreeId(TREE.0 + 1)), [(PageId(9), TREE)]);
+}
+
+/// Pages 1 to 3 have images with LSN 10. Page 3 was made by a change of the tail, which can make it again.
+#[test]
+fn a_tail_over_a_store_passes_over_what_its_images_hold() {
+    let (_os, pool) = new_pool();
+    create(&pool, 1..=3, 10);
+    pool.writeback_before(Lsn(100), 10).unwrap();
+    let mut tail = Tail::over(&pool.store);
+    for (page, lsn) in [(1, 9), (2, 10), (3, 8), (1, 10), (3, 10), (4, 10), (1, 11)] {
+        tail.add(TREE, PageId(page), Lsn(lsn), &[1], lsn == 8);
+    }
+    let found = |tail: &Tail, page| {
+        let changes = &tail.pages[&PageId(page)].changes;
+        (changes.creates, changes.iter().map(|(lsn, _)| lsn.0).collect::<Vec<u64>>())
+    };
+    assert_eq!((found(&tail, 1), found(&tail, 2)), ((false, vec![11]), (false, vec![])));
+    assert_eq!((found(&tail, 3), found(&tail, 4)), ((true, vec![8, 10]), (false, vec![10])));
+    assert_eq!(tail.take().pages.len(), 4);
+    // The next part knows the images too.
+    tail.add(TREE, PageId(1), Lsn(10), &[1], false);
+    assert_eq!(found(&tail, 1), (false, vec![]));
+    pool.owe(tail);
+    assert_eq!(pool.owed_pages(), 0);
+}
+
+#[test]
+fn a_tail_that_shrinks_takes_what_its_changes_take() {
+    let mut tail = Tail::default();
+    let mut taken = 0;
+    for lsn in 1..=100 {
+        tail.add(TREE, PageId(lsn % 3), Lsn(lsn), &[1; 100], false);
+        taken = taken.max(tail.bytes());
+    }
+    tail.shrink();
+    let shrunk = tail.bytes();
+    assert!(shrunk < taken && shrunk > 100 * 100, "{taken} bytes, {shrunk} when shrunk");
+    // From now on lists grow by little.
+    (0..3).for_each(|page| tail.add(TREE, PageId(page), Lsn(200), &[1; 100], false));
+    assert!(tail.bytes() - shrunk < shrunk / 6, "{shrunk} bytes, then {}", tail.bytes());
+}
+
 /// The same pages and images: what these hold is forgotten without a read, and the redo point rises.
 #[test]
 fn a_page_that_recovery_found_owes_what_its_image_lacks() {

@@ -92,6 +92,8 @@ pub enum Bug {
     PaidBeforeDirty,
     /// An image with the first change that a page owes counts as one with all of them.
     OlderImagePays,
+    /// The scan of recovery takes a page's image for all changes of the page.
+    ImageTakenForAll,
     /// After a failed write of its image a frame goes on with a list that lacks what the image held.
     FailedImageKeepsList,
     /// A frame that is entered ahead of a scan counts as one that has its page.
@@ -127,7 +129,7 @@ pub enum Bug {
 
 #[cfg(any(feature = "sim", feature = "planted"))]
 impl Bug {
-    pub const ALL: [Bug; 58] = [
+    pub const ALL: [Bug; 59] = [
         Bug::CommitWithoutFlush,
         Bug::LogWriteNotDurable,
         Bug::CheckpointWithoutStoreSync,
@@ -171,6 +173,7 @@ impl Bug {
         Bug::DeltaNotFlushed,
         Bug::PaidBeforeDirty,
         Bug::OlderImagePays,
+        Bug::ImageTakenForAll,
         Bug::FailedImageKeepsList,
         Bug::AwaitedTakenForPage,
         Bug::AlterNotFlushed,

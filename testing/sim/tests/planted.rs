@@ -188,6 +188,10 @@ fn older_image_pays() {
     is_found(Bug::OlderImagePays);
 }
 
+fn image_taken_for_all() {
+    is_found(Bug::ImageTakenForAll);
+}
+
 fn failed_image_keeps_list() {
     is_found(Bug::FailedImageKeepsList);
 }
@@ -293,6 +297,7 @@ fn main() {
         dirty_again_unlisted,
         paid_before_dirty,
         older_image_pays,
+        image_taken_for_all,
         failed_image_keeps_list,
         awaited_taken_for_page,
         alter_not_flushed,

@@ -3,9 +3,9 @@
 
 use super::note::{CheckpointNote, OpenState};
 use crate::base::codec::Reader;
-use crate::base::{Error, Lsn, PageId, Result, TreeId, TxnId};
+use crate::base::{Error, IdMap, Lsn, PageId, Result, TreeId, TxnId};
 use crate::binlog::{BinlogRecovery, RECORD_BINLOG, RECORD_BINLOG_STATE};
-use crate::btree::{change_creates_page, decode_record, RECORD_DELTA, RECORD_TREE};
+use crate::btree::{change_creates_page, decode_record, TreeRecord, RECORD_DELTA, RECORD_TREE};
 use crate::db::records::{RECORD_BAD_PAGE, RECORD_COUNTER, RECORD_DROP_TREES};
 use crate::os::hash::{HashMap, HashSet};
 use crate::txn::{Note, RECORD_ABORT, RECORD_COMMIT, RECORD_PREPARE, RECORD_REVERTED};
@@ -66,7 +66,7 @@ pub(crate) struct Trace {
 #[derive(Default)]
 pub(crate) struct Analysis {
     /// Transactions that are not committed, or have deletes to purge.
-    pub traces: HashMap<TxnId, Trace>,
+    pub traces: IdMap<TxnId, Trace>,
     /// The others, which leave nothing to do.
     done: IdRanges,
     pub freed_pages: HashSet<PageId>,
@@ -116,10 +116,12 @@ impl Analysis {
     }
 
     pub fn visit(&mut self, lsn: Lsn, record: RecordRef<'_>) -> Result<()> {
+        if record.kind == RECORD_TREE {
+            return self.visit_tree(lsn, &decode_record(record.payload)?);
+        }
         self.records += 1;
         let mut r = Reader::new(record.payload, "log record");
         match record.kind {
-            RECORD_TREE => self.visit_tree(lsn, record.payload),
             RECORD_COMMIT => self.outcome(lsn, TxnId(r.varint()?), Outcome::Committed),
             RECORD_ABORT => self.outcome(lsn, TxnId(r.varint()?), Outcome::Aborted),
             RECORD_REVERTED => self.outcome(lsn, TxnId(r.varint()?), Outcome::Reverted),
@@ -201,8 +203,9 @@ impl Analysis {
         Ok(())
     }
 
-    fn visit_tree(&mut self, lsn: Lsn, payload: &[u8]) -> Result<()> {
-        let record = decode_record(payload)?;
+    /// A record of kind [`RECORD_TREE`].
+    pub fn visit_tree(&mut self, lsn: Lsn, record: &TreeRecord<'_>) -> Result<()> {
+        self.records += 1;
         self.next_tree = self.next_tree.max(u64::from(record.tree.0) + 1);
         let note = Note::decode(record.note)?;
         if let Some(note) = note.filter(|note| !self.done.contains(note.txn.0)) {

@@ -5,7 +5,7 @@ use super::note::CheckpointNote;
 use super::redo::{catalog_damaged, Redo, RedoTail};
 use crate::base::{Csn, EntryHeader, Error, Lsn, PageId, Result, TreeId, TxnId};
 use crate::binlog::{Binlog, BinlogRecovery};
-use crate::btree::{Env, Tree};
+use crate::btree::{decode_record, Env, Tree, RECORD_TREE};
 use crate::buffer::{Pool, PoolOptions};
 use crate::catalog::{Catalog, TableDef, CATALOG_TREE, FIRST_USER_TREE};
 use crate::cipher::{Cipher, Oldest};
@@ -321,10 +321,16 @@ impl Opening {
         store.check_keys_of_log(note.needs_from())?;
         let anchor = WalAnchor { scan_from: note.scan_from, durable: note.durable };
         let options = wal_options(&self.config, self.geometry, &self.cipher);
-        let mut tail = RedoTail::new(note.redo_from, self.config.buffer_pool_bytes);
+        let mut tail = RedoTail::new(note.redo_from, self.config.buffer_pool_bytes, &store);
         let wal = Wal::recover(Arc::clone(&self.os), options, anchor, &mut |lsn, record| {
-            analysis.visit(lsn, record)?;
-            tail.visit(lsn, record)
+            if record.kind != RECORD_TREE {
+                analysis.visit(lsn, record)?;
+                return tail.visit(lsn, record);
+            }
+            // Nearly all records: decoded once for both.
+            let record = decode_record(record.payload)?;
+            tail.visit_tree(lsn, &record);
+            analysis.visit_tree(lsn, &record)
         })?;
         let scan_ns = self.os.now_ns() - begin_ns;
         let next_page = analysis.next_page.max(store.max_page().0 + 1);

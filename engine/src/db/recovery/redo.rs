@@ -1,16 +1,19 @@
 //! Redo: page changes of the log's tail that the page map does not contain yet.
 //!
-//! The scan that finds the log's end gathers them by page ([`RedoTail`]). Changes that fit the memory
-//! set aside for them are left to the first reader of their page, and to the background
-//! ([`Engine::redo_step`]): the engine opens meanwhile. Where memory holds a part of the pages only,
-//! pages of tables owe their redo as evicted ones do, until a reader or the redo window wants them.
-//! If the memory is too small for all, changes that images hold are forgotten first. If it still is,
-//! they are applied at once, a memoryful at a time, by several threads, each page once. Pages of the
-//! catalog are always brought up to date at once: without it there is nothing to open.
+//! The scan that finds the log's end gathers them by page ([`RedoTail`]), and passes over what a page's
+//! image has. Changes that fit the memory set aside for them are left to the first reader of their page,
+//! and to the background ([`Engine::redo_step`]): the engine opens meanwhile. Where memory holds a part of
+//! the pages only, pages of tables owe their redo as evicted ones do, until a reader or the redo window
+//! wants them. If the memory is too small for all, pages that a change made from nothing forget what images
+//! hold, too. If it still is, they are applied at once, a memoryful at a time, by several threads, each
+//! page once. Pages of the catalog are always brought up to date at once: without it there is nothing to
+//! open.
 
 use super::analysis::Analysis;
 use crate::base::{Error, Lsn, PageId, Result, TreeId};
-use crate::btree::{change_creates_page, decode_delta, decode_record, RECORD_DELTA, RECORD_TREE};
+use crate::btree::{
+    change_creates_page, decode_delta, decode_record, TreeRecord, RECORD_DELTA, RECORD_TREE,
+};
 use crate::buffer::{Pool, Tail};
 use crate::catalog::{CATALOG_TREE, FIRST_USER_TREE};
 use crate::db::engine::Engine;
@@ -19,6 +22,7 @@ use crate::os::planted::{self, Bug};
 use crate::os::rank::Rank;
 use crate::os::sync::{self, Mutex, Ranked};
 use crate::os::SIMULATED;
+use crate::store::Store;
 use crate::wal::{RecordRef, Wal};
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,6 +38,8 @@ const STEP_PAGES: usize = if SIMULATED { 1 } else { 64 };
 /// More than pages may owe later, because changes that images hold are among them.
 const MEMORY_PERCENT: u64 = 75;
 const MEMORY_MAX: u64 = 512 << 20;
+/// The scan goes on while lists, without what they took ahead, take less than this share of the memory.
+const SHRUNK_PERCENT: usize = 97;
 /// What images hold is forgotten as long as that leaves at most this share of the memory.
 const TRIMMED_PERCENT: usize = 90;
 /// While the engine opens, pages that cannot be read are tried again after so long.
@@ -55,11 +61,11 @@ pub(crate) struct RedoTail {
 }
 
 impl RedoTail {
-    pub fn new(redo_from: Lsn, pool_bytes: u64) -> RedoTail {
+    pub fn new(redo_from: Lsn, pool_bytes: u64, store: &Arc<Store>) -> RedoTail {
         let memory_bytes = (pool_bytes / 100 * MEMORY_PERCENT).min(MEMORY_MAX) as usize;
         RedoTail {
             redo_from,
-            changes: Tail::default(),
+            changes: Tail::over(store),
             memory_bytes,
             rest_from: None,
             is_rest: false,
@@ -67,22 +73,33 @@ impl RedoTail {
     }
 
     pub fn visit(&mut self, lsn: Lsn, record: RecordRef<'_>) -> Result<()> {
-        if record.kind == RECORD_DELTA && lsn >= self.redo_from {
-            return self.visit_delta(lsn, record);
+        match record.kind {
+            RECORD_TREE => self.visit_tree(lsn, &decode_record(record.payload)?),
+            RECORD_DELTA if lsn >= self.redo_from => self.visit_delta(lsn, record)?,
+            _ => {}
         }
-        if record.kind != RECORD_TREE || lsn < self.redo_from || self.rest_from.is_some() {
-            return Ok(());
+        Ok(())
+    }
+
+    /// A record of kind [`RECORD_TREE`].
+    pub fn visit_tree(&mut self, lsn: Lsn, record: &TreeRecord<'_>) {
+        if lsn < self.redo_from || self.rest_from.is_some() {
+            return;
         }
-        if self.changes.bytes() >= self.memory_bytes {
+        if self.changes.bytes() >= self.memory_bytes && !self.shrink() {
             self.rest_from = Some(lsn);
-            return Ok(());
+            return;
         }
-        let record = decode_record(record.payload)?;
         for (page, change) in record.changes() {
             let creates = change_creates_page(change);
             self.changes.add(record.tree, page, lsn, change, creates);
         }
-        Ok(())
+    }
+
+    /// Gives back what lists took ahead. Answers whether there is room again.
+    fn shrink(&mut self) -> bool {
+        self.changes.shrink();
+        self.changes.bytes() < self.memory_bytes / 100 * SHRUNK_PERCENT
     }
 
     /// A delta has changes from before the redo point, which must be made before any that the tail has one by
@@ -112,7 +129,7 @@ impl RedoTail {
         changes.trim(image_of);
         let has_room = changes.bytes() < self.memory_bytes / 100 * TRIMMED_PERCENT;
         if has_room {
-            self.changes = std::mem::take(changes);
+            self.changes = changes.take();
         }
         has_room
     }
@@ -137,7 +154,7 @@ impl Redo<'_> {
     pub fn run(self, mut tail: RedoTail) -> Result<Vec<GivenUp>> {
         let progress = Arc::new(Progress::new(self.unreadable));
         loop {
-            let mut changes = std::mem::take(&mut tail.changes);
+            let mut changes = tail.changes.take();
             changes.retain(|page, tree| {
                 let gone = self.analysis.freed_pages.contains(&page)
                     || self.analysis.dropped_trees.contains(&tree);
