@@ -12,7 +12,7 @@ use super::frame::{Meta, WriteGuard};
 use super::owed_pages::{Apply, OwedPage};
 use super::pool::{page_lsn_of, Pool};
 use super::table::{Shard, SHARDS};
-use super::tail::{image_of, Tail};
+use super::tail::Tail;
 use crate::base::{Error, Lsn, PageId, Result, TreeId, CHECKED};
 use crate::os::planted::{self, Bug};
 use crate::os::sync::yield_now;
@@ -210,7 +210,7 @@ impl Pool {
 
     /// The LSN of the page's image. Zero: it has none, or nothing is known of it now.
     pub fn image_of(&self, page: PageId) -> Lsn {
-        image_of(&self.store, page)
+        self.store.lsn_of(page).ok().flatten().unwrap_or(Lsn::ZERO)
     }
 
     /// Recovery gathered from the redo point on, whatever the image of a page holds. After this the

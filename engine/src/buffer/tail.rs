@@ -14,7 +14,7 @@ const GROWTH_SHARE: usize = 2;
 #[derive(Default)]
 pub(super) struct PageTail {
     pub tree: TreeId,
-    /// The LSN of the page's image in the store: none of its changes is needed.
+    /// The LSN of the page's image in the store, if it is known: none of its changes is needed.
     image: Lsn,
     pub delta: Option<Delta>,
     pub changes: Changes,
@@ -67,7 +67,7 @@ pub struct Tail {
 }
 
 impl Tail {
-    /// Without the changes that images in `store` hold.
+    /// Without the changes that images in `store` hold, as far as it knows them in memory.
     pub fn over(store: &Arc<Store>) -> Tail {
         Tail { images: Some(Arc::clone(store)), ..Tail::default() }
     }
@@ -84,7 +84,8 @@ impl Tail {
     pub fn add(&mut self, tree: TreeId, page: PageId, lsn: Lsn, change: &[u8], creates: bool) {
         let first = || {
             let images = self.images.as_ref().filter(|_| !creates);
-            let image = images.map_or(Lsn::ZERO, |store| image_of(store, page));
+            // Without a read: many tails have changes of more pages than a start has time for.
+            let image = images.and_then(|store| store.lsn_in_memory(page)).unwrap_or(Lsn::ZERO);
             let is_all = image > Lsn::ZERO && planted::is(Bug::ImageTakenForAll);
             let image = if is_all { Lsn(u64::MAX) } else { image };
             self.bytes += ENTRY_BYTES;
@@ -141,9 +142,4 @@ impl Tail {
             is_owed
         });
     }
-}
-
-/// The LSN of the page's image. Zero: it has none, or nothing is known of it now.
-pub(super) fn image_of(store: &Store, page: PageId) -> Lsn {
-    store.lsn_of(page).ok().flatten().unwrap_or(Lsn::ZERO)
 }

@@ -3,7 +3,7 @@
 
 use super::engine::{decrypt_note, is_named, load_map, pages_path, superblock_path, Store};
 use super::entry::{MapEntry, RECORD_BYTES_MAX};
-use super::map::{leaf_of, page_at, PageMap};
+use super::map::{leaf_of, page_at, Lookup, PageMap};
 use super::mapfile;
 use super::read_plan::ReadPlan;
 use super::record::{self, NoPage};
@@ -39,6 +39,15 @@ impl Store {
     /// The LSN of the newest image of a page, by the map.
     pub fn lsn_of(&self, page: PageId) -> Result<Option<Lsn>> {
         Ok(self.entry(page)?.map(|entry| entry.lsn()))
+    }
+
+    /// The same, if no leaf of the map has to be read for that: at a start, of pages that were written since
+    /// the map's last snapshot.
+    pub fn lsn_in_memory(&self, page: PageId) -> Option<Lsn> {
+        match self.state.read().map.get(page) {
+            Lookup::Known(entry) => entry.map(|entry| entry.lsn()),
+            Lookup::Missing(_) => None,
+        }
     }
 
     /// The tree of a page, as far as the map can be read.

@@ -1,13 +1,13 @@
 //! Redo: page changes of the log's tail that the page map does not contain yet.
 //!
 //! The scan that finds the log's end gathers them by page ([`RedoTail`]), and passes over what a page's
-//! image has. Changes that fit the memory set aside for them are left to the first reader of their page,
-//! and to the background ([`Engine::redo_step`]): the engine opens meanwhile. Where memory holds a part of
-//! the pages only, pages of tables owe their redo as evicted ones do, until a reader or the redo window
-//! wants them. If the memory is too small for all, pages that a change made from nothing forget what images
-//! hold, too. If it still is, they are applied at once, a memoryful at a time, by several threads, each
-//! page once. Pages of the catalog are always brought up to date at once: without it there is nothing to
-//! open.
+//! image has, where the map knows it without a read. Changes that fit the memory set aside for them are
+//! left to the first reader of their page, and to the background ([`Engine::redo_step`]): the engine opens
+//! meanwhile. Where memory holds a part of the pages only, pages of tables owe their redo as evicted ones
+//! do, until a reader or the redo window wants them. If the memory is too small for all, changes that
+//! images hold are forgotten first. If it still is, they are applied at once, a memoryful at a time, by
+//! several threads, each page once. Pages of the catalog are always brought up to date at once: without
+//! it there is nothing to open.
 
 use super::analysis::Analysis;
 use crate::base::{Error, Lsn, PageId, Result, TreeId};

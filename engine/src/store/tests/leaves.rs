@@ -39,6 +39,7 @@ fn snapshot_file(store: &Store) -> std::path::PathBuf {
 fn opening_reads_no_leaf_and_memory_stays_within_the_budget() {
     let budget = 4 * leaf::LEAF_BYTES;
     let (_, store, model) = reopened(1, 60, options_with_leaves(4));
+    assert_eq!(store.lsn_in_memory(PageId(1)), None);
     assert_eq!(store.stats().map_leaf_reads, 0);
     check_sums(&store, &model, 2);
     let upper = store.stats().map_memory_bytes;
@@ -54,6 +55,7 @@ fn opening_reads_no_leaf_and_memory_stays_within_the_budget() {
     let reads = store.stats().map_leaf_reads;
     let (&page, version) = model.last_key_value().unwrap();
     (0..9).for_each(|_| check_page(&store, page, Some(version)).unwrap());
+    assert_eq!(store.lsn_in_memory(PageId(page)), Some(Lsn(version.lsn)));
     assert_eq!(store.stats().map_leaf_reads, reads, "one that is in memory is not read again");
 }
 
