@@ -77,11 +77,11 @@ pub const FORMATS: [Format; 2] = [
         row: 1,
         definition: 2,
     },
-    // Parts of a long row in the leaf. Deltas in the log, and batches without gaps.
+    // Parts of a long row in the leaf. Deltas in the log, batches without gaps, and how far the purge is.
     Format {
         since: Release(0, 2, 0),
         store: 3,
-        log: 6,
+        log: 8,
         checkpoint_note: 3,
         binlog_state: 3,
         catalog: 2,
@@ -94,9 +94,9 @@ pub const FORMATS: [Format; 2] = [
 ];
 
 /// Format 3: that of directories which are encrypted, or were once. All else is as in [`CURRENT`].
-pub const ENCRYPTED: Format = Format { store: 4, log: 7, ..CURRENT };
-/// Versions of the log of an encrypted directory from before release 0.2.0 was made. Those of others were 2 and 4.
-const ENCRYPTED_BEFORE: [u32; 2] = [3, 5];
+pub const ENCRYPTED: Format = Format { store: 4, log: 9, ..CURRENT };
+/// Versions of the log of an encrypted directory from before release 0.2.0 was made. Those of others were 2, 4 and 6.
+const ENCRYPTED_BEFORE: [u32; 3] = [3, 5, 7];
 
 /// Format 4: that of directories in which a table was made to be encrypted. The version of the log stays: before
 /// anything tells of such a table, a checkpoint has written this superblock.

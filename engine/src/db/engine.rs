@@ -9,6 +9,7 @@ use super::log_keys::LogKeys;
 use super::log_shares::LogShares;
 use super::long_counters::LongCounters;
 use super::pace::Point;
+use super::purge_notes::PurgeNotes;
 use super::sessions::Sessions;
 use super::settings::Settings;
 use super::tables::{Recalculation, Schema};
@@ -62,6 +63,7 @@ pub struct Engine {
     pub(crate) sweep: Mutex<Sweep>,
     pub(crate) recalculation: Recalculation,
     pub(crate) checkpoints: Checkpoints,
+    pub(crate) purge_notes: PurgeNotes,
     pub(crate) backups: Backups,
     pub(crate) workers: Workers,
     pub(crate) binlog: Arc<Binlog>,
@@ -136,6 +138,7 @@ impl Engine {
                 dropped_trees: Mutex::ranked(Rank::DroppedTrees, Vec::new()),
             },
             checkpoints: Checkpoints::new(parts.checkpoint, redo_place),
+            purge_notes: PurgeNotes::default(),
             backups: Backups::default(),
             workers: Workers::default(),
             binlog: parts.binlog,

@@ -36,6 +36,7 @@ mod log_keys;
 mod log_shares;
 mod long_counters;
 mod pace;
+mod purge_notes;
 mod records;
 mod recovery;
 mod rows;

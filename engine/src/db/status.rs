@@ -1,7 +1,7 @@
 //! Numbers for status variables, and a page of text for people.
 
 use super::engine::Engine;
-use super::records::RECORD_COUNTER;
+use super::records::{RECORD_COUNTER, RECORD_PURGED};
 use crate::base::Lsn;
 use crate::binlog::{RECORD_BINLOG, RECORD_BINLOG_STATE};
 use crate::btree::{RECORD_DELTA, RECORD_TREE};
@@ -30,7 +30,8 @@ impl Engine {
             (name, lsn.map_or(0, |lsn| self.wal.file_bytes_from(Lsn(lsn))))
         };
         let kind = |k: u8| log.appended_bytes[usize::from(k)];
-        let outcomes = [RECORD_COMMIT, RECORD_ABORT, RECORD_PREPARE, RECORD_REVERTED];
+        let outcomes =
+            [RECORD_COMMIT, RECORD_ABORT, RECORD_PREPARE, RECORD_REVERTED, RECORD_PURGED];
         vec![
             ("log_lsn", log.end.0),
             ("log_durable_lsn", durable.0),

@@ -38,6 +38,8 @@ pub enum Bug {
     PurgePopsAnother,
     /// A transaction with deletes is not handed to the purge.
     LostDeleteMark,
+    /// The log says that the purge has come further than it has.
+    PurgedTooFar,
     /// The horizon passes transactions that are rolled back but not reverted.
     HorizonTooHigh,
     /// The redo point is the log's end.
@@ -129,7 +131,7 @@ pub enum Bug {
 
 #[cfg(any(feature = "sim", feature = "planted"))]
 impl Bug {
-    pub const ALL: [Bug; 59] = [
+    pub const ALL: [Bug; 60] = [
         Bug::CommitWithoutFlush,
         Bug::LogWriteNotDurable,
         Bug::CheckpointWithoutStoreSync,
@@ -147,6 +149,7 @@ impl Bug {
         Bug::PurgeIgnoresSnapshots,
         Bug::PurgePopsAnother,
         Bug::LostDeleteMark,
+        Bug::PurgedTooFar,
         Bug::HorizonTooHigh,
         Bug::RedoPointTooHigh,
         Bug::DropTreesNotLogged,

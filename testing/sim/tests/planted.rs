@@ -56,6 +56,10 @@ fn lost_delete_mark() {
     is_found(Bug::LostDeleteMark);
 }
 
+fn purged_too_far() {
+    is_found(Bug::PurgedTooFar);
+}
+
 fn horizon_too_high() {
     is_found(Bug::HorizonTooHigh);
 }
@@ -264,6 +268,7 @@ fn main() {
         purge_ignores_snapshots,
         purge_pops_another,
         lost_delete_mark,
+        purged_too_far,
         horizon_too_high,
         redo_point_too_high,
         store_segment_freed_early,

@@ -5,7 +5,7 @@ use crate::base::{Lsn, Result, TreeId, TxnId};
 use crate::binlog::{describe_record, RECORD_BINLOG, RECORD_BINLOG_STATE};
 use crate::btree::{decode_delta, decode_record, describe_change, RECORD_DELTA, RECORD_TREE};
 use crate::cipher::Cipher;
-use crate::db::records::{RECORD_BAD_PAGE, RECORD_COUNTER, RECORD_DROP_TREES};
+use crate::db::records::{RECORD_BAD_PAGE, RECORD_COUNTER, RECORD_DROP_TREES, RECORD_PURGED};
 use crate::os::Os;
 use crate::txn::{Note, RECORD_ABORT, RECORD_COMMIT, RECORD_PREPARE, RECORD_REVERTED};
 use crate::wal::{scan_files, BatchInfo, LogVisitor, RecordRef};
@@ -104,6 +104,10 @@ pub(crate) fn describe(lsn: Lsn, record: RecordRef<'_>) -> Result<LogLine> {
                 let _ = write!(line.detail, "tree {} ", r.varint()?);
             }
             "drop-trees"
+        }
+        RECORD_PURGED => {
+            line.detail = format!("below {}", r.varint()?);
+            "purged"
         }
         RECORD_BAD_PAGE => {
             line.detail = format!("page {} of tree {}", r.varint()?, r.varint()?);

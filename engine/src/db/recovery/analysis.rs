@@ -6,14 +6,14 @@ use crate::base::codec::Reader;
 use crate::base::{Error, IdMap, Lsn, PageId, Result, TreeId, TxnId};
 use crate::binlog::{BinlogRecovery, RECORD_BINLOG, RECORD_BINLOG_STATE};
 use crate::btree::{change_creates_page, decode_record, TreeRecord, RECORD_DELTA, RECORD_TREE};
-use crate::db::records::{RECORD_BAD_PAGE, RECORD_COUNTER, RECORD_DROP_TREES};
+use crate::db::records::{RECORD_BAD_PAGE, RECORD_COUNTER, RECORD_DROP_TREES, RECORD_PURGED};
 use crate::os::hash::{HashMap, HashSet};
 use crate::txn::{Note, RECORD_ABORT, RECORD_COMMIT, RECORD_PREPARE, RECORD_REVERTED};
 use crate::wal::{RecordRef, RECORD_KINDS};
 use std::collections::BTreeMap;
 
 /// Every kind of record that any room appends: [`Analysis::visit`] knows each of them.
-const ALL_KINDS: [u8; 11] = [
+const ALL_KINDS: [u8; 12] = [
     RECORD_TREE,
     RECORD_DELTA,
     RECORD_COMMIT,
@@ -22,6 +22,7 @@ const ALL_KINDS: [u8; 11] = [
     RECORD_REVERTED,
     RECORD_COUNTER,
     RECORD_DROP_TREES,
+    RECORD_PURGED,
     RECORD_BAD_PAGE,
     RECORD_BINLOG,
     RECORD_BINLOG_STATE,
@@ -69,6 +70,8 @@ pub(crate) struct Analysis {
     pub traces: IdMap<TxnId, Trace>,
     /// The others, which leave nothing to do.
     done: IdRanges,
+    /// Committed transactions whose records all lie below are purged.
+    pub purged: Lsn,
     pub freed_pages: HashSet<PageId>,
     pub dropped_trees: HashSet<TreeId>,
     pub bad_pages: HashMap<PageId, TreeId>,
@@ -144,6 +147,10 @@ impl Analysis {
                 }
                 Ok(())
             }
+            RECORD_PURGED => {
+                self.drop_purged(Lsn(r.varint()?));
+                Ok(())
+            }
             RECORD_BAD_PAGE => {
                 let page = PageId(r.varint()?);
                 let tree = u32::try_from(r.varint()?).map_err(|_| r.fail("tree id"))?;
@@ -170,6 +177,17 @@ impl Analysis {
             xid: None,
             in_tail: false,
         })
+    }
+
+    fn drop_purged(&mut self, low: Lsn) {
+        self.purged = self.purged.max(low);
+        self.traces.retain(|&id, trace| {
+            let is_purged = trace.outcome == Outcome::Committed && trace.last_lsn < low;
+            if is_purged {
+                self.done.insert(id.0);
+            }
+            !is_purged
+        });
     }
 
     fn outcome(&mut self, lsn: Lsn, id: TxnId, outcome: Outcome) -> Result<()> {
@@ -290,6 +308,40 @@ mod tests {
         assert!(analysis.done.contains(5) && !analysis.done.contains(10));
         visit(&mut analysis, 1 << 20, RECORD_COMMIT, &varints(&[5])).unwrap();
         assert!(visit(&mut analysis, 1 << 20, RECORD_ABORT, &varints(&[5])).is_err());
+    }
+
+    /// A record of a transaction that deletes.
+    fn deletes(id: u64) -> Vec<u8> {
+        let (txn, previous_lsn, replaced) = (TxnId(id), Lsn::ZERO, Some(&b"old"[..]));
+        let note = Note { txn, previous_lsn, key: b"key", replaced, deletes: true, loads: false };
+        let mut payload = Vec::new();
+        crate::base::codec::put_bytes(&mut payload, &note.encode());
+        payload.extend(varints(&[16, 0, 0]));
+        payload
+    }
+
+    #[test]
+    fn purged_transactions_leave_no_trace() {
+        let mut analysis = Analysis::default();
+        for (id, lsn, end) in [(5, 10, Some(11)), (6, 12, None), (7, 20, Some(21))] {
+            visit(&mut analysis, lsn, RECORD_TREE, &deletes(id)).unwrap();
+            if let Some(end) = end {
+                visit(&mut analysis, end, RECORD_COMMIT, &varints(&[id])).unwrap();
+            }
+        }
+        let left = |analysis: &Analysis| {
+            let mut left: Vec<u64> = analysis.traces.keys().map(|id| id.0).collect();
+            left.sort_unstable();
+            left
+        };
+        assert_eq!(left(&analysis), [5, 6, 7]);
+        visit(&mut analysis, 22, RECORD_PURGED, &varints(&[20])).unwrap();
+        assert_eq!((left(&analysis), analysis.purged), (vec![6, 7], Lsn(20)));
+        // One that ended later was not purged then.
+        visit(&mut analysis, 24, RECORD_COMMIT, &varints(&[6])).unwrap();
+        visit(&mut analysis, 25, RECORD_PURGED, &varints(&[10])).unwrap();
+        assert_eq!((left(&analysis), analysis.purged), (vec![6, 7], Lsn(20)));
+        assert!(visit(&mut analysis, 26, RECORD_ABORT, &varints(&[5])).is_err(), "committed");
     }
 
     #[test]

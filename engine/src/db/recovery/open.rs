@@ -393,7 +393,7 @@ impl Opening {
         for (&id, trace) in ordered.into_iter().filter(|(id, _)| !queued.contains(id)) {
             restore_one(&ctx, id, trace);
         }
-        for item in &note.purge {
+        for item in note.purge.iter().filter(|item| item.last_lsn >= analysis.purged) {
             let (first_lsn, last_lsn) = (item.first_lsn, item.last_lsn);
             ctx.registry.push_purge(PurgeItem { txn: item.txn, csn: Csn(0), first_lsn, last_lsn });
         }

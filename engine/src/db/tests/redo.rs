@@ -83,6 +83,32 @@ fn a_tail_that_does_not_fit_the_memory_is_applied_in_parts() {
     }
 }
 
+/// After a crash the purge goes on where it was, and not where the log's tail begins.
+#[test]
+fn a_start_purges_what_was_not_purged() {
+    let os = SimOs::new(4);
+    let mut w = Writer::new(&os, 4);
+    for round in 0..60 {
+        w.transaction(TABLES[round % 2], 30);
+        // A checkpoint's note has some of them.
+        if round == 20 {
+            w.engine.checkpoint_now().unwrap();
+        }
+    }
+    while w.engine.ctx.purge_step(1000).unwrap() {}
+    let again = || open(&machine_with(&read_files(&os)), 16 << 20);
+    let backlog = |engine: &Arc<Engine>| engine.ctx.registry.purge_backlog();
+    assert!(backlog(&w.engine) == 0 && backlog(&again()) > 30);
+    w.engine.note_purged();
+    w.transaction(TABLES[0], 30);
+    let engine = again();
+    assert_eq!((backlog(&w.engine), backlog(&engine)), (1, 1));
+    assert_contents(&engine, &w.contents);
+    while engine.ctx.purge_step(1000).unwrap() {}
+    assert_eq!(backlog(&engine), 0);
+    assert_contents(&engine, &w.contents);
+}
+
 #[test]
 fn a_table_that_is_dropped_takes_what_is_owed_to_it_along() {
     let (os, contents) = killed();

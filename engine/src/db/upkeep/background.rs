@@ -319,7 +319,9 @@ impl Engine {
     fn purge_step(&self) -> Result<Next> {
         self.ctx.table.advance_horizon();
         let had_work = self.ctx.registry.purge_backlog() > 0;
-        Ok(match self.ctx.purge_step(PURGE_STEP_RECORDS)? {
+        let more = self.ctx.purge_step(PURGE_STEP_RECORDS)?;
+        self.note_purged();
+        Ok(match more {
             true => Next::Again,
             // More is to come soon, of leaves that are in memory now.
             false if had_work => Next::After(PURGE_REST),

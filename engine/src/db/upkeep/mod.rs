@@ -8,6 +8,7 @@ mod background;
 mod backup;
 mod checkpoint;
 mod disk_room;
+mod purged;
 mod rotation;
 mod statistics;
 mod window;
