@@ -2,6 +2,7 @@
 //! right keys changes any of them.
 
 use super::damage::{geometry, machine_with, read_files, spec, with_row, DATA, TABLES};
+use crate::base::formats::{CURRENT, ENCRYPTED};
 use crate::base::{Error, Result};
 use crate::cipher::{FixedKeys, Keys};
 use crate::db::backup::settle;
@@ -180,13 +181,14 @@ fn encryption_is_turned_on_and_off_between_lives() {
         let version = |path: &str| files[std::path::Path::new(path)][8];
         (version("/data/superblock"), version("/data/log/control"))
     };
-    assert_eq!(first_blocks(&os), (3, 6), "format 2");
+    let (plain, encrypted) = (CURRENT.log as u8, ENCRYPTED.log as u8);
+    assert_eq!(first_blocks(&os), (3, plain), "format 2");
     let engine = open(&os, under(&keys, Some(1))).unwrap();
-    assert_eq!(first_blocks(&os), (3, 7), "the log first");
+    assert_eq!(first_blocks(&os), (3, encrypted), "the log first");
     end_prepared(&engine);
     insert(&engine, 400..500);
     engine.shutdown().unwrap();
-    assert_eq!(first_blocks(&os), (4, 7));
+    assert_eq!(first_blocks(&os), (4, encrypted));
     drop(engine);
     let engine = open(&os, under(&keys, None)).unwrap();
     assert_rows(&engine, 500);
@@ -197,7 +199,7 @@ fn encryption_is_turned_on_and_off_between_lives() {
     assert_rows(&engine, 600);
     engine.shutdown().unwrap();
     drop(engine);
-    assert_eq!(first_blocks(&os), (4, 7));
+    assert_eq!(first_blocks(&os), (4, encrypted));
     assert!(matches!(open(&os, None), Err(Error::Refused(_))));
     assert_rows(&open(&os, under(&keys, None)).unwrap(), 600);
 }

@@ -11,7 +11,13 @@ use crate::os::SIMULATED;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Log between two records, at least.
-const BETWEEN_BYTES: u64 = if SIMULATED || cfg!(test) { 4 << 10 } else { 1 << 20 };
+const BETWEEN_BYTES: u64 = if SIMULATED {
+    32 << 10
+} else if cfg!(test) {
+    4 << 10
+} else {
+    1 << 20
+};
 
 impl Engine {
     /// Tells how far the purge has come, if it came further and the log grew. For one thread.

@@ -91,7 +91,8 @@ fn log_versions() -> BTreeMap<String, u32> {
     let [dense, dense_encrypted] = small::NAMES.map(String::from);
     let [tables, all] = [encrypted_tables(), encrypted()];
     let older = [("0.1.0".into(), 1), ("0.2.0".into(), 2), (all, 3), (tables, 3)];
-    older.into_iter().chain([(dense, CURRENT.log), (dense_encrypted, ENCRYPTED.log)]).collect()
+    // None has the 8 and 9 of now yet.
+    older.into_iter().chain([(dense, 6), (dense_encrypted, 7)]).collect()
 }
 
 #[test]
