@@ -1,4 +1,4 @@
-//! What the log was last told of the purge (`upkeep/purged.rs`).
+//! The last record about the purge in the log (`upkeep/purged.rs`).
 
 use std::sync::atomic::AtomicU64;
 
@@ -6,6 +6,6 @@ use std::sync::atomic::AtomicU64;
 pub(crate) struct PurgeNotes {
     /// The log's end when a record was last thought of.
     pub asked_at: AtomicU64,
-    /// What the last record says.
+    /// The LSN in the last record.
     pub noted: AtomicU64,
 }

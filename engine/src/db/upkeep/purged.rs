@@ -10,7 +10,8 @@ use crate::os::planted::{self, Bug};
 use crate::os::SIMULATED;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Log between two records, at least.
+/// Log between two records, at least. With 4 KiB the simulator's first 200 seeds did not find
+/// CheckpointWithoutLogFlush.
 const BETWEEN_BYTES: u64 = if SIMULATED {
     32 << 10
 } else if cfg!(test) {
