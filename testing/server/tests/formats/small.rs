@@ -1,5 +1,5 @@
-//! Small directories of the log as release 0.2.0 writes it: batches without gaps (decision 0048). What the
-//! formats have in pages is in the others.
+//! Small directories of what checkouts before release 0.2.0 changed in the log: batches without gaps (decision 0048),
+//! then the record that says how far the purge has come. What the formats have in pages is in the others.
 
 use crate::{kill_and_keep, site_of, unpack, ARCHIVE, CONTENT, KEY, KEYS};
 use sluice_rig::tool::{built, run, says};
@@ -10,9 +10,10 @@ use std::fmt::Write;
 use std::fs;
 use std::process::Command;
 
-/// Those without encryption, and with it.
-pub const NAMES: [&str; 2] = ["0.2.0-dense", "0.2.0-dense-encrypted"];
-const ARCHIVE_BYTES_MAX: u64 = 160_000;
+/// With the versions of the log of all, without encryption and with it.
+pub const DENSE: [(&str, u32); 2] = [("0.2.0-dense", 6), ("0.2.0-dense-encrypted", 7)];
+pub const PURGED: [(&str, u32); 2] = [("0.2.0-purged", 8), ("0.2.0-purged-encrypted", 9)];
+const ARCHIVE_BYTES_MAX: u64 = 180_000;
 
 const TABLES: [&str; 4] = [
     "CREATE TABLE small.orders (id INT AUTO_INCREMENT PRIMARY KEY, customer INT NOT NULL, note VARCHAR(60), \
@@ -52,7 +53,7 @@ const DELTAS: [&str; 8] = [
     STATEMENTS,
     "SET GLOBAL sluice_page_deltas = ON",
     "SET SESSION sluice_bulk_insert_size = 1",
-    "INSERT INTO small.scattered SELECT seq, seq, REPEAT('s', 3500) FROM small.seq_1_to_2300",
+    "INSERT INTO small.scattered SELECT seq, seq, REPEAT('s', 3500) FROM small.seq_1_to_2950",
     "SET GLOBAL sluice_buffer_pool_size = 4 << 20",
     "UPDATE small.scattered SET v = REPEAT('a', 3300) WHERE id % 12 = 1",
     "UPDATE small.scattered SET n = n + 1000, v = REPEAT('b', 3300) WHERE id % 12 = 5",
@@ -114,7 +115,7 @@ fn make(site: &Site, with_deltas: bool) {
 #[test]
 #[ignore = "writes below testing/formats"]
 fn keep_the_newest_format_small() {
-    for name in NAMES {
+    for (name, _) in PURGED {
         let kept = kept_formats().join(name);
         fs::create_dir_all(&kept).expect("a directory");
         let is_encrypted = name.ends_with("encrypted");
@@ -133,23 +134,30 @@ fn keep_the_newest_format_small() {
 
 /// The program finds no damage in it.
 fn is_sound(site: &Site, name: &str) {
-    let mut verify = Command::new(built("sluice").expect("the program"));
-    verify.arg("inspect").arg(site.data("sluice")).arg("verify");
+    says("no damage found", &inspect(site, name, "verify"));
+}
+
+#[track_caller]
+fn inspect(site: &Site, name: &str, what: &str) -> String {
+    let mut inspect = Command::new(built("sluice").expect("the program"));
+    inspect.arg("inspect").arg(site.data("sluice")).arg(what);
     let keys = kept_formats().join(name).join(KEYS);
     if keys.exists() {
-        verify.arg("--key-file").arg(keys);
+        inspect.arg("--key-file").arg(keys);
     }
-    says("no damage found", &run(&mut verify).ok());
+    run(&mut inspect).ok()
 }
 
 #[test]
 fn small_directories_are_read() {
-    for name in NAMES {
+    for (name, _) in DENSE.into_iter().chain(PURGED) {
         let kept = kept_formats().join(name);
         let scratch = Scratch::new("formats", name);
         let mut site = site_of(&scratch, name);
         unpack(&kept.join(ARCHIVE), &site.data(""));
         is_sound(&site, name);
+        let has_purged = inspect(&site, name, "log").contains("purged");
+        assert_eq!(has_purged, PURGED.iter().any(|(purged, _)| *purged == name));
         site.start(&[]);
         site.does_not_say("[ERROR]");
         let recorded = fs::read_to_string(kept.join(CONTENT)).expect("the content");
