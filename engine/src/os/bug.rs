@@ -96,6 +96,8 @@ pub enum Bug {
     OlderImagePays,
     /// The scan of recovery takes a page's image for all changes of the page.
     ImageTakenForAll,
+    /// Redo passes over the record for which it made room.
+    RecordWithoutRoomLost,
     /// After a failed write of its image a frame goes on with a list that lacks what the image held.
     FailedImageKeepsList,
     /// A frame that is entered ahead of a scan counts as one that has its page.
@@ -131,7 +133,7 @@ pub enum Bug {
 
 #[cfg(any(feature = "sim", feature = "planted"))]
 impl Bug {
-    pub const ALL: [Bug; 60] = [
+    pub const ALL: [Bug; 61] = [
         Bug::CommitWithoutFlush,
         Bug::LogWriteNotDurable,
         Bug::CheckpointWithoutStoreSync,
@@ -177,6 +179,7 @@ impl Bug {
         Bug::PaidBeforeDirty,
         Bug::OlderImagePays,
         Bug::ImageTakenForAll,
+        Bug::RecordWithoutRoomLost,
         Bug::FailedImageKeepsList,
         Bug::AwaitedTakenForPage,
         Bug::AlterNotFlushed,

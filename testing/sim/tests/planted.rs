@@ -196,6 +196,10 @@ fn image_taken_for_all() {
     is_found(Bug::ImageTakenForAll);
 }
 
+fn record_without_room_lost() {
+    is_found(Bug::RecordWithoutRoomLost);
+}
+
 fn failed_image_keeps_list() {
     is_found(Bug::FailedImageKeepsList);
 }
@@ -303,6 +307,7 @@ fn main() {
         paid_before_dirty,
         older_image_pays,
         image_taken_for_all,
+        record_without_room_lost,
         failed_image_keeps_list,
         awaited_taken_for_page,
         alter_not_flushed,

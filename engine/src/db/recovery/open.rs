@@ -337,7 +337,7 @@ impl Opening {
         let rooms = self.connect(wal, store, PageId(next_page));
         rooms.give_up(&analysis);
         let unreadable = Unreadable::new(Arc::clone(&self.os), Arc::clone(&rooms.store));
-        let redo = Redo { pool: &rooms.pool, wal: &rooms.wal, analysis: &analysis, unreadable };
+        let redo = Redo::new(&rooms.pool, &rooms.wal, &analysis, unreadable);
         let damage = redo.run(tail)?;
         rooms.free(&analysis);
         let ctx = self.restore_transactions(&rooms, &note, &analysis);

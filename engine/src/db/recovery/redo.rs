@@ -5,8 +5,8 @@
 //! left to the first reader of their page, and to the background ([`Engine::redo_step`]): the engine opens
 //! meanwhile. Where memory holds a part of the pages only, pages of tables owe their redo as evicted ones
 //! do, until a reader or the redo window wants them. If the memory is too small for all, changes that
-//! images hold are forgotten first. If it still is, they are applied at once, a memoryful at a time, by
-//! several threads, each page once. Pages of the catalog are always brought up to date at once: without
+//! images hold are forgotten first. If it still is, they are applied in a second pass, a memoryful at a time,
+//! by several threads. Pages of the catalog are always brought up to date at once: without
 //! it there is nothing to open.
 
 use super::analysis::Analysis;
@@ -37,7 +37,6 @@ const STEP_PAGES: usize = if SIMULATED { 1 } else { 64 };
 /// Memory for changes that are left for later: so many percent of the pool, which is empty at first.
 /// More than pages may owe later, because changes that images hold are among them.
 const MEMORY_PERCENT: u64 = 75;
-const MEMORY_MAX: u64 = 512 << 20;
 /// The scan goes on while lists, without what they took ahead, take less than this share of the memory.
 const SHRUNK_PERCENT: usize = 97;
 /// What images hold is forgotten as long as that leaves at most this share of the memory.
@@ -62,7 +61,7 @@ pub(crate) struct RedoTail {
 
 impl RedoTail {
     pub fn new(redo_from: Lsn, pool_bytes: u64, store: &Arc<Store>) -> RedoTail {
-        let memory_bytes = (pool_bytes / 100 * MEMORY_PERCENT).min(MEMORY_MAX) as usize;
+        let memory_bytes = (pool_bytes / 100 * MEMORY_PERCENT) as usize;
         RedoTail {
             redo_from,
             changes: Tail::over(store),
@@ -113,25 +112,10 @@ impl RedoTail {
         Ok(())
     }
 
-    /// Gathers on from the first record that did not fit.
-    fn scan_rest(&mut self, wal: &Wal) -> Result<()> {
-        let Some(from) = self.rest_from.take() else { return Ok(()) };
-        self.is_rest = true;
-        wal.scan(from, wal.end(), &mut |lsn, record| self.visit(lsn, record))
-    }
-
-    /// If the memory was too small for all, forgets changes that images hold. Answers whether that gave
-    /// room for more: then it takes them back.
-    fn go_on_with(&mut self, changes: &mut Tail, image_of: impl Fn(PageId) -> Lsn) -> bool {
-        if self.rest_from.is_none() {
-            return false;
-        }
-        changes.trim(image_of);
-        let has_room = changes.bytes() < self.memory_bytes / 100 * TRIMMED_PERCENT;
-        if has_room {
-            self.changes = changes.take();
-        }
-        has_room
+    /// Forgets what images hold. Answers whether that gave room for more.
+    fn trim(&mut self, image_of: impl Fn(PageId) -> Lsn) -> bool {
+        self.changes.trim(image_of);
+        self.changes.bytes() < self.memory_bytes / 100 * TRIMMED_PERCENT
     }
 }
 
@@ -143,41 +127,76 @@ pub(crate) struct GivenUp {
 }
 
 pub(crate) struct Redo<'a> {
-    pub pool: &'a Arc<Pool>,
-    pub wal: &'a Wal,
-    pub analysis: &'a Analysis,
-    pub unreadable: Unreadable,
+    pool: &'a Arc<Pool>,
+    wal: &'a Wal,
+    analysis: &'a Analysis,
+    progress: Arc<Progress>,
 }
 
-impl Redo<'_> {
+impl<'a> Redo<'a> {
+    pub fn new(
+        pool: &'a Arc<Pool>,
+        wal: &'a Wal,
+        analysis: &'a Analysis,
+        unreadable: Unreadable,
+    ) -> Redo<'a> {
+        Redo { pool, wal, analysis, progress: Arc::new(Progress::new(unreadable)) }
+    }
+
     /// Applies what must be applied before the engine opens, and owes the rest.
     pub fn run(self, mut tail: RedoTail) -> Result<Vec<GivenUp>> {
-        let progress = Arc::new(Progress::new(self.unreadable));
-        loop {
-            let mut changes = tail.changes.take();
-            changes.retain(|page, tree| {
-                let gone = self.analysis.freed_pages.contains(&page)
-                    || self.analysis.dropped_trees.contains(&tree);
-                !gone && !self.pool.is_given_up(page)
-            });
-            if tail.go_on_with(&mut changes, |page| self.pool.image_of(page)) {
-                tail.scan_rest(self.wal)?;
-                continue;
-            }
-            self.pool.owe(changes);
-            if tail.rest_from.is_none() {
-                break;
-            }
-            pay_all(self.pool, ALL_TREES, &progress)?;
-            tail.scan_rest(self.wal)?;
+        if let Some(from) = tail.rest_from.take() {
+            self.redo_rest(&mut tail, from)?;
         }
+        self.owe(&mut tail);
         // Pages in memory were redone up to where this part of the tail begins.
-        pay(self.pool, self.pool.owed_in_memory(), &progress);
-        pay_all(self.pool, AFTER_CATALOG, &progress)?;
+        pay(self.pool, self.pool.owed_in_memory(), &self.progress);
+        pay_all(self.pool, AFTER_CATALOG, &self.progress)?;
         // Before the first step in the background asks.
         self.pool.refresh_gathers();
-        let damage = std::mem::take(&mut *progress.damage.lock());
+        let damage = std::mem::take(&mut *self.progress.damage.lock());
         Ok(damage)
+    }
+
+    /// Gathers on from the first record that did not fit, in one pass. Whenever memory is full, what it has is
+    /// applied.
+    fn redo_rest(&self, tail: &mut RedoTail, from: Lsn) -> Result<()> {
+        self.make_room(tail)?;
+        tail.is_rest = true;
+        self.wal.scan(from, self.wal.end(), &mut |lsn, record| {
+            tail.visit(lsn, record)?;
+            if tail.rest_from.take().is_none() {
+                return Ok(());
+            }
+            self.make_room(tail)?;
+            if planted::is(Bug::RecordWithoutRoomLost) {
+                return Ok(());
+            }
+            tail.visit(lsn, record)
+        })
+    }
+
+    fn make_room(&self, tail: &mut RedoTail) -> Result<()> {
+        self.drop_unwanted(tail);
+        if tail.trim(|page| self.pool.image_of(page)) {
+            return Ok(());
+        }
+        self.owe(tail);
+        pay_all(self.pool, ALL_TREES, &self.progress)
+    }
+
+    fn owe(&self, tail: &mut RedoTail) {
+        self.drop_unwanted(tail);
+        self.pool.owe(tail.changes.take());
+    }
+
+    /// Nobody reads these pages any more.
+    fn drop_unwanted(&self, tail: &mut RedoTail) {
+        tail.changes.retain(|page, tree| {
+            let gone = self.analysis.freed_pages.contains(&page)
+                || self.analysis.dropped_trees.contains(&tree);
+            !gone && !self.pool.is_given_up(page)
+        });
     }
 }
 
