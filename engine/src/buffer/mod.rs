@@ -61,6 +61,7 @@ mod owed;
 mod owed_pages;
 mod passing;
 mod pool;
+mod recovered;
 mod renew;
 mod table;
 mod tail;

@@ -16,7 +16,7 @@ use super::tail::Tail;
 use crate::base::{Error, Lsn, PageId, Result, TreeId, CHECKED};
 use crate::os::planted::{self, Bug};
 use crate::os::sync::yield_now;
-use std::ops::Bound::{Excluded, Included, Unbounded};
+use crate::store::Stretch;
 use std::sync::atomic::{Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::Arc;
 
@@ -154,36 +154,6 @@ impl Pool {
         self.owed.applied.load(Relaxed)
     }
 
-    /// Up to `limit` pages of trees below `end` that recovery found, each time the next ones, round
-    /// and round.
-    pub fn next_owed(&self, limit: usize, end: TreeId) -> Vec<(PageId, TreeId)> {
-        let mut found: Vec<(PageId, TreeId)> = Vec::new();
-        let known = match end.0 <= self.first_owing_tree.load(Relaxed) {
-            true => &self.owed.recovered_own,
-            false => &self.owed.recovered,
-        };
-        if known.load(SeqCst) == 0 {
-            return found;
-        }
-        let last = PageId(self.owed.cursor.load(Relaxed));
-        let home = last.0 as usize % SHARDS;
-        let others = (1..SHARDS).map(|n| (home + n, (Unbounded, Unbounded)));
-        let spans = std::iter::once((home, (Excluded(last), Unbounded))).chain(others);
-        for (n, span) in spans.chain(std::iter::once((home, (Unbounded, Included(last))))) {
-            let shard = self.table.nth(n);
-            let wanted = shard.owed.pages.range(span).filter(|(_, o)| o.recovered && o.tree < end);
-            let left = limit - found.len();
-            found.extend(wanted.take(left).map(|(&page, owed)| (page, owed.tree)));
-            if found.len() >= limit {
-                break;
-            }
-        }
-        if let Some((last, _)) = found.last() {
-            self.owed.cursor.store(last.0, Relaxed);
-        }
-        found
-    }
-
     /// Up to `limit` owed pages whose redo begins before `lsn`.
     pub fn owed_before(&self, lsn: Lsn, limit: usize) -> Vec<(PageId, TreeId)> {
         let mut found = Vec::new();
@@ -213,28 +183,6 @@ impl Pool {
         self.store.lsn_of(page).ok().flatten().unwrap_or(Lsn::ZERO)
     }
 
-    /// Recovery gathered from the redo point on, whatever the image of a page holds. After this the
-    /// page owes what its image lacks, as one that was evicted.
-    pub fn trim_recovered(&self, page: PageId) {
-        let image = self.image_of(page);
-        let mut shard = self.table.shard(page);
-        if !shard.owed.pages.get(&page).is_some_and(|owed| owed.recovered) {
-            return;
-        }
-        let Some(mut owed) = self.remove_owed(&mut shard, page) else { return };
-        let image = if planted::is(Bug::OlderImagePays) { owed.last() } else { image };
-        if owed.last() <= image {
-            return;
-        }
-        if owed.delta.map_or(owed.first, |delta| delta.last) <= image {
-            let changes = owed.changes.after(image);
-            let Some(first) = changes.first() else { return };
-            (owed.first, owed.delta, owed.changes) = (first, None, Arc::new(changes));
-        }
-        owed.recovered = false;
-        self.insert_owed(&mut shard, page, owed);
-    }
-
     /// Forgets what the page owes, if the store has an image of all of it or drops the page's tree. Answers
     /// whether it did.
     pub(super) fn forget_stored(&self, page: PageId, owed: &OwedPage) -> Result<bool> {
@@ -253,11 +201,16 @@ impl Pool {
     /// Brings a page up to date. One whose image in the store is new enough, by the map, is not
     /// read for that. No latch may be held.
     pub fn pay(&self, page: PageId) -> Result<()> {
+        self.pay_from(page, None)
+    }
+
+    /// The same; a page that has no frame is read from the stretch if it is in it.
+    pub(super) fn pay_from(&self, page: PageId, stretch: Option<&mut Stretch>) -> Result<()> {
         let Some(owed) = self.owed_to(page) else { return Ok(()) };
         if self.forget_stored(page, &owed)? {
             return Ok(());
         }
-        let mut guard = self.write(page)?;
+        let mut guard = self.write_from(page, stretch)?;
         // One that was in memory already.
         self.pay_loaded(&mut guard)?;
         // Nobody asked for it: it is the first to go.

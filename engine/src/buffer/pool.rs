@@ -170,7 +170,7 @@ impl Pool {
                 Found::Guard(guard) => return Ok((guard, false)),
                 Found::Awaited(latch) => self.fill_awaited(&latch)?,
                 Found::Retry => None,
-                Found::Miss => self.load(page)?,
+                Found::Miss => self.load(page, None)?,
             };
             if let Some(guard) = loaded {
                 guard.0.meta.referenced.store(again, Relaxed);
@@ -181,12 +181,21 @@ impl Pool {
 
     /// The page with an exclusive latch.
     pub fn write(&self, page: PageId) -> Result<WriteGuard> {
+        self.write_from(page, None)
+    }
+
+    /// The same; a page that has no frame is read from the stretch if it is in it.
+    pub(super) fn write_from(
+        &self,
+        page: PageId,
+        mut stretch: Option<&mut Stretch>,
+    ) -> Result<WriteGuard> {
         loop {
             let loaded = match self.find_exclusive(page) {
                 Found::Guard(guard) => return Ok(guard),
                 Found::Awaited(latch) => self.fill_awaited(&latch)?,
                 Found::Retry => None,
-                Found::Miss => self.load(page)?,
+                Found::Miss => self.load(page, stretch.as_deref_mut())?,
             };
             if let Some(guard) = loaded {
                 return Ok(guard);
@@ -414,7 +423,7 @@ impl Pool {
     }
 
     /// Reads a page into a new frame. None: another thread was faster, look again.
-    fn load(&self, page: PageId) -> Result<Option<WriteGuard>> {
+    fn load(&self, page: PageId, stretch: Option<&mut Stretch>) -> Result<Option<WriteGuard>> {
         if page == PageId::ZERO {
             return Err(Error::corrupt("reference to page zero", "buffer"));
         }
@@ -422,7 +431,7 @@ impl Pool {
             return Ok(None);
         };
         self.counters.misses.fetch_add(1, Relaxed);
-        self.fill_or_drop(guard, None).map(Some)
+        self.fill_or_drop(guard, stretch).map(Some)
     }
 
     /// Reads the page of a frame that was entered before it was wanted. None: another thread was

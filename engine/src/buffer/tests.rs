@@ -417,6 +417,43 @@ fn what_cannot_be_applied_stays_owed_and_leaves_no_frame() {
     assert_eq!(pool.next_owed(9, TREE).len(), 0, "only of trees below");
 }
 
+/// Of 300 pages, in the order of the file, one is freed and one paid meanwhile. Neighbours come from one read.
+#[test]
+fn recovered_pages_are_paid_in_the_order_of_the_file() {
+    let (_os, pool) = new_pool();
+    let ids = || (1..=300).rev().chain(301..=400);
+    ids().for_each(|page| create(&pool, page..=page, 10));
+    pool.writeback_before(Lsn(1000), 1000).unwrap();
+    pool.store().checkpoint(&[1], &mut |_| Ok(())).unwrap();
+    (1..=400).for_each(|page| pool.discard(PageId(page)));
+    pool.set_apply(apply);
+    let mut tail = Tail::default();
+    (1..=300).for_each(|page| tail.add(TREE, PageId(page), Lsn(20), &[7], false));
+    // The images of these have it.
+    (301..=400).for_each(|page| tail.add(TREE, PageId(page), Lsn(10), &[255], false));
+    pool.owe(tail);
+    let place = |page: PageId| pool.store().place_in_file(page).unwrap();
+    let reads = || pool.store().stats().stretch_reads;
+    let (before, mut seen, mut last) = (reads(), 0, 0);
+    loop {
+        let next = pool.next_in_file(16);
+        if next.is_empty() {
+            break;
+        }
+        assert!(next.iter().map(|&(page, _)| place(page)).is_sorted());
+        assert!(place(next[0].0) >= last);
+        last = place(next[next.len() - 1].0);
+        seen += next.len();
+        if seen == 64 {
+            pool.free(PageId(next[3].0 .0));
+            pool.pay(next[5].0).unwrap();
+        }
+        pool.pay_together(&next).into_iter().for_each(|paid| paid.unwrap());
+    }
+    assert_eq!((seen, pool.recovered_pages()), (300, 0));
+    assert!(reads() - before > 250, "{} reads", reads() - before);
+}
+
 /// Pages of trees that owe nothing else are counted apart: a search for them ends at once when there is none.
 #[test]
 fn owed_pages_of_the_engines_own_trees_are_found() {

@@ -147,6 +147,8 @@ ranks! {
     FreeFrames,
     /// `buffer`: the frames that are to be filled.
     ReadAhead,
+    /// `buffer`: pages to be redone, in the order of the file.
+    RedoOrder,
     /// `os`: memory that frames do not use.
     Slabs,
     PoolSize,

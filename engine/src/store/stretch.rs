@@ -33,6 +33,11 @@ impl Stretch {
 }
 
 impl Store {
+    /// Where the page lies in the file, if the map can be read.
+    pub fn place_in_file(&self, page: PageId) -> Option<u64> {
+        self.entry_now(page).ok().flatten().map(|entry| entry.place())
+    }
+
     /// Plans the stretch that begins with the first of these pages. Answers how many of them, from the
     /// first on, it holds.
     pub fn plan_stretch(&self, pages: &[PageId], stretch: &mut Stretch) -> usize {

@@ -33,7 +33,7 @@ const BATCH_PAGES: usize = 32;
 /// Fewer pages than this are not worth a thread.
 const THREAD_PAGES: usize = if SIMULATED { 4 } else { 256 };
 /// Pages of one step in the background. Few in the simulator, so that much happens meanwhile.
-const STEP_PAGES: usize = if SIMULATED { 1 } else { 64 };
+const STEP_PAGES: usize = if SIMULATED { 3 } else { 64 };
 /// Memory for changes that are left for later: so many percent of the pool, which is empty at first.
 /// More than pages may owe later, because changes that images hold are among them.
 const MEMORY_PERCENT: u64 = 75;
@@ -318,10 +318,12 @@ impl Engine {
     /// long.
     pub(crate) fn redo_step(&self) -> Result<bool> {
         let gathers = self.pool.gathers();
-        let end = if gathers { FIRST_USER_TREE } else { ALL_TREES };
-        let mut pages = self.pool.next_owed(STEP_PAGES, end);
+        let pages = match gathers {
+            true => self.pool.next_owed(STEP_PAGES, FIRST_USER_TREE),
+            false => self.pool.next_in_file(STEP_PAGES),
+        };
         if gathers && pages.is_empty() {
-            pages = self.pool.next_owed(STEP_PAGES, ALL_TREES);
+            let pages = self.pool.next_owed(STEP_PAGES, ALL_TREES);
             pages.iter().for_each(|&(page, _)| self.pool.trim_recovered(page));
             return Ok(!pages.is_empty());
         }
@@ -334,8 +336,9 @@ impl Engine {
     /// is the answer.
     fn pay_pages(&self, pages: Vec<(PageId, TreeId)>) -> Result<()> {
         let mut outcome = Ok(());
-        for (page, tree) in pages {
-            let Err(error) = self.pool.pay(page) else { continue };
+        let paid = self.pool.pay_together(&pages);
+        for ((page, tree), paid) in pages.into_iter().zip(paid) {
+            let Err(error) = paid else { continue };
             match put_aside(&self.pool, &self.unreadable, page, tree, error) {
                 Aside::Settled => {}
                 Aside::GivenUp(given_up) => self.record_redo_damage(&[given_up])?,

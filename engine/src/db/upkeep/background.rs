@@ -86,8 +86,10 @@ impl Worker {
     }
 }
 
-const WORKERS: [Worker; 12] = [
-    // First: without threads it goes before the steps that need the pages.
+const WORKERS: [Worker; 13] = [
+    // First: without threads it goes before the steps that need the pages. Two, so that the disk has another
+    // read to do meanwhile.
+    Worker::new("sluice-redo", REDO_IDLE, Engine::redo_worker_step),
     Worker::new("sluice-redo", REDO_IDLE, Engine::redo_worker_step),
     Worker::new("sluice-log", Duration::from_millis(50), Engine::log_step),
     Worker::new("sluice-check", Duration::from_millis(100), Engine::space_step),
