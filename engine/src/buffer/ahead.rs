@@ -14,7 +14,6 @@ use super::passing::Passing;
 use super::pool::Pool;
 use crate::base::{PageId, TreeId};
 use crate::store::Stretch;
-use std::cell::RefCell;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 
@@ -27,10 +26,6 @@ const LOADED_MIN: usize = 4;
 const RUN_PAGES_MAX: usize = 8;
 /// Pages that all scans await together at most.
 const QUEUE_PAGES_MAX: usize = 128;
-
-thread_local! {
-    static STRETCH: RefCell<Stretch> = RefCell::default();
-}
 
 impl Pool {
     /// Says that threads call [`Pool::read_step`], and how to wake them. The first call decides.
@@ -86,7 +81,7 @@ impl Pool {
     /// Fills the next awaited frames, of pages that lie one after the other in the file, or of one page.
     /// Answers whether there was anything to do.
     pub fn read_step(&self) -> bool {
-        STRETCH.with_borrow_mut(|stretch| {
+        Stretch::lent(|stretch| {
             let run = self.next_run(stretch);
             let mut shared = (run.len() > 1).then_some(stretch);
             if let Some(stretch) = shared.as_deref_mut() {

@@ -102,7 +102,11 @@ impl Owed {
     pub fn take_ordered(&self, limit: usize) -> Vec<(PageId, TreeId)> {
         let mut ordered = self.ordered.lock();
         let rest = ordered.len().saturating_sub(limit);
-        ordered.drain(rest..).rev().collect()
+        let next = ordered.drain(rest..).rev().collect();
+        if rest == 0 {
+            *ordered = Vec::new();
+        }
+        next
     }
 }
 

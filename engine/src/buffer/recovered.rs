@@ -7,17 +7,12 @@ use crate::base::{PageId, Result, TreeId};
 use crate::os::planted::{self, Bug};
 use crate::os::SIMULATED;
 use crate::store::Stretch;
-use std::cell::RefCell;
 use std::ops::Bound::{Excluded, Included, Unbounded};
 use std::sync::atomic::{Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::Arc;
 
 /// Pages with so many ids in a row are put into the order of the file together.
 const ORDERED_IDS: u64 = if SIMULATED { 32 } else { 1 << 16 };
-
-thread_local! {
-    static STRETCH: RefCell<Stretch> = RefCell::default();
-}
 
 impl Pool {
     /// Up to `limit` pages of trees below `end` that recovery found, each time the next ones, round
@@ -110,7 +105,7 @@ impl Pool {
     pub fn pay_together(&self, pages: &[(PageId, TreeId)]) -> Vec<Result<()>> {
         let pages: Vec<PageId> = pages.iter().map(|&(page, _)| page).collect();
         let mut paid = Vec::with_capacity(pages.len());
-        STRETCH.with_borrow_mut(|stretch| {
+        Stretch::lent(|stretch| {
             while paid.len() < pages.len() {
                 let rest = &pages[paid.len()..];
                 let run = self.store.plan_stretch(rest, stretch).max(1);

@@ -8,10 +8,15 @@ use super::engine::{PageInfo, Store};
 use super::read_plan::ReadPlan;
 use crate::base::{PageId, Result};
 use crate::os::AlignedBuf;
+use std::cell::RefCell;
 
 /// Read at a time at most, and left unused between two records.
 const STRETCH_BYTES_MAX: usize = 256 << 10;
 const GAP_BYTES_MAX: u64 = 16 << 10;
+
+thread_local! {
+    static STRETCH: RefCell<Stretch> = RefCell::default();
+}
 
 /// A part of the pages file.
 pub struct Stretch {
@@ -26,6 +31,11 @@ impl Default for Stretch {
 }
 
 impl Stretch {
+    /// Lends that of this thread.
+    pub fn lent<T>(work: impl FnOnce(&mut Stretch) -> T) -> T {
+        STRETCH.with_borrow_mut(work)
+    }
+
     fn find(&mut self, place: u64, len: usize) -> Option<&mut [u8]> {
         let found = self.plan.find(place, len)?;
         self.bytes.as_mut().map(|bytes| &mut bytes[found])

@@ -148,7 +148,8 @@ impl<'a> Redo<'a> {
         if let Some(from) = tail.rest_from.take() {
             self.redo_rest(&mut tail, from)?;
         }
-        self.owe(&mut tail);
+        self.drop_unwanted(&mut tail);
+        self.pool.owe(tail.changes);
         // Pages in memory were redone up to where this part of the tail begins.
         pay(self.pool, self.pool.owed_in_memory(), &self.progress);
         pay_all(self.pool, AFTER_CATALOG, &self.progress)?;
@@ -181,13 +182,8 @@ impl<'a> Redo<'a> {
         if tail.trim(|page| self.pool.image_of(page)) {
             return Ok(());
         }
-        self.owe(tail);
-        pay_all(self.pool, ALL_TREES, &self.progress)
-    }
-
-    fn owe(&self, tail: &mut RedoTail) {
-        self.drop_unwanted(tail);
         self.pool.owe(tail.changes.take());
+        pay_all(self.pool, ALL_TREES, &self.progress)
     }
 
     /// Nobody reads these pages any more.
