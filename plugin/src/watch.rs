@@ -27,7 +27,7 @@ const SYNC: u32 = 2;
 const RESIZE: u32 = 3;
 
 /// As in `cpp/psi.cc`.
-const THREADS: [&str; 9] = [
+const THREADS: [&str; 12] = [
     "sluice-log",
     "sluice-check",
     "sluice-gc",
@@ -37,6 +37,9 @@ const THREADS: [&str; 9] = [
     "sluice-move",
     "sluice-redo",
     "sluice-stats",
+    "sluice-binlog",
+    "sluice-age",
+    "sluice-read",
 ];
 
 /// A file that is not the engine's own is one of the binary log.

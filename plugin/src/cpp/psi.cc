@@ -21,13 +21,14 @@ static PSI_cond_info pause_infos[]= {
 };
 static PSI_cond *pauses[array_elements(pause_infos)];
 
-static PSI_thread_key thread_keys[10];
+static PSI_thread_key thread_keys[12];
 static PSI_thread_info thread_infos[]= {
     {&thread_keys[0], "log", PSI_FLAG_GLOBAL},    {&thread_keys[1], "check", PSI_FLAG_GLOBAL},
     {&thread_keys[2], "gc", PSI_FLAG_GLOBAL},     {&thread_keys[3], "evict", PSI_FLAG_GLOBAL},
     {&thread_keys[4], "revert", PSI_FLAG_GLOBAL}, {&thread_keys[5], "purge", PSI_FLAG_GLOBAL},
-    {&thread_keys[6], "move", PSI_FLAG_GLOBAL},   {&thread_keys[7], "redo", PSI_FLAG_GLOBAL},
+    {&thread_keys[6], "move", PSI_FLAG_GLOBAL},   {&thread_keys[7], "redo", 0},
     {&thread_keys[8], "stats", PSI_FLAG_GLOBAL},  {&thread_keys[9], "binlog", PSI_FLAG_GLOBAL},
+    {&thread_keys[10], "age", PSI_FLAG_GLOBAL},   {&thread_keys[11], "read", 0},
 };
 
 static_assert(array_elements(file_infos) == array_elements(file_keys), "");
