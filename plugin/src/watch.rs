@@ -37,6 +37,7 @@ const THREADS: [&str; 12] = [
     "sluice-move",
     "sluice-redo",
     "sluice-stats",
+    // The handler begins it.
     "sluice-binlog",
     "sluice-age",
     "sluice-read",

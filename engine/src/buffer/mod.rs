@@ -55,6 +55,7 @@ mod delta;
 mod delta_tests;
 mod dirty;
 mod evict;
+mod file_order;
 mod frame;
 mod gather;
 mod owed;

@@ -1,10 +1,9 @@
 //! The pages that redo is owed to: those of one shard of the table, by page and by age, and counters.
 
 use super::changes::{Changes, Delta};
+use super::file_order::FileOrder;
 use crate::base::{Lsn, PageId, Result, TreeId};
 use crate::os::planted::{self, Bug};
-use crate::os::rank::Rank;
-use crate::os::sync::{Mutex, Ranked};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, OnceLock};
@@ -81,7 +80,8 @@ impl OwedPages {
 /// Makes a change to a page and sets its LSN; on an error the page may be anything.
 pub type Apply = fn(&mut [u8], PageId, &[u8], Lsn) -> Result<()>;
 
-/// What the owed pages of all shards share.
+/// Counters that the owed pages of all shards share, and their order.
+#[derive(Default)]
 pub(super) struct Owed {
     /// How many pages are owed to, and how many of them recovery found; of those, pages of trees that owe
     /// nothing else ([`super::Pool::set_first_owing_tree`]).
@@ -90,37 +90,7 @@ pub(super) struct Owed {
     pub recovered_own: AtomicUsize,
     /// Page after which the next batch begins.
     pub cursor: AtomicU64,
-    /// Recovered pages, the last in the file first, and the page before which they were looked for.
-    pub ordered: Mutex<Vec<(PageId, TreeId)>>,
-    pub ordered_to: AtomicU64,
+    pub file_order: FileOrder,
     pub applied: AtomicU64,
     pub apply: OnceLock<Apply>,
-}
-
-impl Owed {
-    /// The first of those in order, at most so many.
-    pub fn take_ordered(&self, limit: usize) -> Vec<(PageId, TreeId)> {
-        let mut ordered = self.ordered.lock();
-        let rest = ordered.len().saturating_sub(limit);
-        let next = ordered.drain(rest..).rev().collect();
-        if rest == 0 {
-            *ordered = Vec::new();
-        }
-        next
-    }
-}
-
-impl Default for Owed {
-    fn default() -> Owed {
-        Owed {
-            count: AtomicUsize::new(0),
-            recovered: AtomicUsize::new(0),
-            recovered_own: AtomicUsize::new(0),
-            cursor: AtomicU64::new(0),
-            ordered: Mutex::ranked(Rank::RedoOrder, Vec::new()),
-            ordered_to: AtomicU64::new(0),
-            applied: AtomicU64::new(0),
-            apply: OnceLock::new(),
-        }
-    }
 }

@@ -49,11 +49,11 @@ impl Pool {
     /// [`Pool::pay_together`] reads together. Round and round.
     pub fn next_in_file(&self, limit: usize) -> Vec<(PageId, TreeId)> {
         while self.recovered_pages() > 0 {
-            let mut next = self.owed.take_ordered(limit);
+            let mut next = self.owed.file_order.take(limit);
             if next.is_empty() {
                 next = self.put_in_order();
                 let rest = next.split_off(limit.min(next.len()));
-                self.owed.ordered.lock().extend(rest.into_iter().rev());
+                self.owed.file_order.put(rest);
             }
             next.retain(|&(page, _)| self.is_owed(page));
             if !next.is_empty() {
@@ -68,13 +68,13 @@ impl Pool {
     fn put_in_order(&self) -> Vec<(PageId, TreeId)> {
         let mut found = Vec::new();
         while found.is_empty() {
-            let after = PageId(self.owed.ordered_to.load(Relaxed));
+            let after = PageId(self.owed.file_order.end.load(Relaxed));
             let Some(from) = self.first_recovered(after).or(self.first_recovered(PageId::ZERO))
             else {
                 return found;
             };
             let to = PageId(from.0.saturating_add(ORDERED_IDS));
-            self.owed.ordered_to.store(to.0, Relaxed);
+            self.owed.file_order.end.store(to.0, Relaxed);
             for n in 0..SHARDS {
                 let shard = self.table.nth(n);
                 let wanted = shard.owed.pages.range(from..to).filter(|(_, owed)| owed.recovered);

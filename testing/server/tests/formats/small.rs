@@ -1,5 +1,5 @@
 //! Small directories of what checkouts before release 0.2.0 changed in the log: batches without gaps (decision 0048),
-//! then the record that says how far the purge has come. What the formats have in pages is in the others.
+//! then the record that says how far the purge has come. The other directories show the formats of pages.
 
 use crate::{kill_and_keep, site_of, unpack, ARCHIVE, CONTENT, KEY, KEYS};
 use sluice_rig::tool::{built, run, says};
